@@ -1,0 +1,49 @@
+"""How far a contestant's y is from the float64 convolution of the same rounded inputs."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from im2wingen.bench.buffers import Buffers, as_nchw
+from im2wingen.bench.optional import PeerUnavailableError
+from im2wingen.outcome import ErrorStats
+from im2wingen.problem import ConvProblem
+
+# What counts as a right answer to a benchmark: several times what rounding the inputs' products and y explains, well
+# below what one lost tap of a 3x3 window costs. verify, not this, is where our kernels prove themselves.
+ERROR_LIMITS = {"fp16": 5e-3, "bf16": 3e-2, "tf32": 5e-3, "fp32": 1e-4}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reference:
+    """Float64 y, channels second, of the first, middle and last image of buffer set 0."""
+
+    images: tuple[int, ...]
+    y: Any
+
+
+def reference(torch: Any, problem: ConvProblem, buffers: Buffers) -> Reference:
+    """Computed by PyTorch in float64."""
+    images = tuple(sorted({0, problem.n // 2, problem.n - 1}))
+    x = as_nchw(buffers.x[0], problem.x_layout)[list(images)].double().contiguous()
+    w = as_nchw(buffers.w[0], problem.w_layout).double().contiguous()
+    padding = (problem.pad_left, problem.pad_right, problem.pad_top, problem.pad_bottom)
+    benchmark, torch.backends.cudnn.benchmark = torch.backends.cudnn.benchmark, False
+    y = torch.nn.functional.conv2d(
+        torch.nn.functional.pad(x, padding), w,
+        stride=(problem.stride_h, problem.stride_w),
+        dilation=(problem.dilation_h, problem.dilation_w), groups=problem.groups,
+    )  # fmt: skip
+    torch.backends.cudnn.benchmark = benchmark
+    return Reference(images=images, y=y)
+
+
+def check(torch: Any, problem: ConvProblem, expected: Reference, y: Any) -> ErrorStats:
+    """The errors of a whole y, channels second; PeerUnavailableError if it is wrong or has elements never written."""
+    unwritten = int(torch.isnan(y).sum())
+    if unwritten:
+        raise PeerUnavailableError(f"wrong result: {unwritten} of {y.numel()} elements are NaN")
+    difference = y[list(expected.images)].double() - expected.y
+    error = ErrorStats(max_error=float(difference.abs().max()), norm_error=float(difference.norm() / expected.y.norm()))
+    if not error.norm_error < ERROR_LIMITS[problem.precision]:
+        raise PeerUnavailableError(f"wrong result: norm-relative error {error.norm_error:.1e}")
+    return error

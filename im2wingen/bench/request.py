@@ -1,0 +1,61 @@
+"""What the user asked to be measured, checked and as values."""
+
+from collections.abc import Sequence
+
+from im2wingen.bench.result import BenchOptions
+from im2wingen.errors import UsageError
+from im2wingen.layers import IM2WIN_SUITE
+from im2wingen.problem import ConvProblem
+
+SUITES = {"im2win": tuple(IM2WIN_SUITE)}
+PEERS = ("cudnn", "im2col", "direct", "inductor")
+
+
+def layer_names(shapes: Sequence[str], suite: str, layers: str | None) -> tuple[str, ...]:
+    """The shapes where there are any, else the suite's layers, those of the comma-separated `layers` alone if given."""
+    if suite not in SUITES:
+        raise UsageError(f"suite is {suite!r}; allowed are {', '.join(SUITES)}")
+    if shapes:
+        if layers is not None:
+            raise UsageError("layers picks from the suite; give either shapes or layers")
+        return tuple(dict.fromkeys(name for shape in shapes for name in SUITES.get(shape.lower(), (shape.lower(),))))
+    return SUITES[suite] if layers is None else _chosen("layers", layers, SUITES[suite])
+
+
+def peer_names(against: str) -> tuple[str, ...]:
+    """Comma-separated peers, or `none`."""
+    return () if against.strip().lower() == "none" else _chosen("against", against, PEERS)
+
+
+def request(
+    names: Sequence[str],
+    *,
+    against: tuple[str, ...],
+    precision: str,
+    layout: str,
+    batch: int | None,
+    prepacked: bool,
+    rounds: int,
+    plan_seconds: float,
+    finalists: int,
+) -> tuple[dict[str, ConvProblem], BenchOptions]:
+    """Layer name -> problem, and the options; UsageError names the field that is not allowed."""
+    for field, number, least in (("rounds", rounds, 1), ("finalists", finalists, 1), ("plan seconds", plan_seconds, 0)):
+        if number < least:
+            raise UsageError(f"{field} is {number}; allowed are numbers from {least}")
+    problems = {name: ConvProblem.parse(name, precision=precision, layout=layout, batch=batch) for name in names}
+    batches = {problem.n for problem in problems.values()}
+    some = next(iter(problems.values()))
+    options = BenchOptions(
+        layers=tuple(problems), against=against, precision=some.precision, layout=some.layout,
+        batch=batches.pop() if len(batches) == 1 else None, prepacked=prepacked, rounds=rounds,
+        plan_seconds=float(plan_seconds), finalists=finalists,
+    )  # fmt: skip
+    return problems, options
+
+
+def _chosen(field: str, text: str, allowed: Sequence[str]) -> tuple[str, ...]:
+    names = tuple(dict.fromkeys(name.strip().lower() for name in text.split(",") if name.strip()))
+    if not names or not set(names) <= set(allowed):
+        raise UsageError(f"{field} is {text!r}; allowed are, separated by commas, {', '.join(allowed)}")
+    return names

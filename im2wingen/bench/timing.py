@@ -1,0 +1,105 @@
+"""The protocol: CUDA-graph replays over rotating buffer sets, contestants interleaved in rounds."""
+
+import math
+import statistics
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from im2wingen.outcome import Timing
+
+GRAPH_US = 10_000.0  # least time of one replay
+SCREEN_US = 1_000.0
+_MAX_LAUNCHES = 2048
+_MIN_LAUNCHES = 4  # of as many buffer sets, where there are that many
+_ROUND_US = 60_000.0  # a contestant's share of a round, unless one replay is longer
+_MAX_REPLAYS = 5
+
+
+class GraphTimer:
+    """A CUDA graph of many launches, `launch(j)` on the buffer sets j in turn; a sample is one replay.
+
+    Everything runs on PyTorch's current stream, which can't be the default one. RuntimeError comes from the contestant,
+    also where it can't be captured.
+    """
+
+    def __init__(self, torch: Any, launch: Callable[[int], object], *, sets: int, graph_us: float = GRAPH_US) -> None:
+        self._torch, self._launch, self._sets = torch, launch, sets
+        launches = self._launches_for(graph_us, launch_us(torch, launch))
+        self._capture(launches)
+        self.replay_us = elapsed_us(torch, self._graph.replay)
+        if self.replay_us < 0.8 * graph_us and launches < _MAX_LAUNCHES:  # the first estimate held the CPU's own time
+            launches = self._launches_for(graph_us, self.replay_us / launches)
+            self._graph.reset()
+            self._capture(launches)
+            self.replay_us = elapsed_us(torch, self._graph.replay)
+
+    def sample_us(self) -> float:
+        """Microseconds of one launch in one replay."""
+        self.replay_us = elapsed_us(self._torch, self._graph.replay)
+        return self.replay_us / self._launches
+
+    def close(self) -> None:
+        """Give the graph's memory back."""
+        self._graph.reset()
+
+    def _launches_for(self, graph_us: float, one_us: float) -> int:
+        launches = max(math.ceil(graph_us / max(one_us, 1.0)), min(self._sets, _MIN_LAUNCHES))
+        if launches > self._sets:
+            launches = math.ceil(launches / self._sets) * self._sets
+        return min(launches, _MAX_LAUNCHES)
+
+    def _capture(self, launches: int) -> None:
+        # Not torch.cuda.graph: it collects garbage and empties the allocator's cache at every capture.
+        self._graph = self._torch.cuda.CUDAGraph()
+        self._launches = launches
+        self._torch.cuda.current_stream().synchronize()
+        self._graph.capture_begin()
+        try:
+            for i in range(launches):
+                self._launch(i % self._sets)
+        finally:
+            self._graph.capture_end()
+
+
+def launch_us(torch: Any, launch: Callable[[int], object]) -> float:
+    """Microseconds of a second launch, queueing included; the first one loads modules, tunes and allocates."""
+    launch(0)
+    return elapsed_us(torch, lambda: launch(0))
+
+
+def elapsed_us(torch: Any, action: Callable[[], object]) -> float:
+    """Microseconds between two events around what `action` queues on the current stream."""
+    start, stop = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    start.record()
+    action()
+    stop.record()
+    stop.synchronize()
+    return 1e3 * float(start.elapsed_time(stop))
+
+
+def time_interleaved(
+    timers: Mapping[str, GraphTimer], *, rounds: int, clock_mhz: Callable[[], int]
+) -> dict[str, Timing]:
+    """Every contestant in every round, after one replay that warms up; each round starts with another contestant."""
+    names = list(timers)
+    samples: dict[str, list[float]] = {name: [] for name in names}
+    clocks = dict.fromkeys(names, 0)
+    for i in range(rounds):
+        for name in names[i % len(names) :] + names[: i % len(names)]:
+            timer = timers[name]
+            if timer.replay_us < _ROUND_US:
+                timer.sample_us()
+            replays = min(_MAX_REPLAYS, max(1, int(_ROUND_US / timer.replay_us)))
+            samples[name] += [timer.sample_us() for _ in range(replays)]
+            clocks[name] = clock_mhz()
+    return {name: summarise(samples[name], clocks[name]) for name in names}
+
+
+def summarise(samples: list[float], clock_mhz: int) -> Timing:
+    """Median, minimum and the quartiles' distance of samples in microseconds."""
+    median = statistics.median(samples)
+    spread = 0.0
+    if len(samples) > 1:
+        low, _, high = statistics.quantiles(samples, n=4, method="inclusive")
+        spread = (high - low) / median
+    return Timing(median_us=median, min_us=min(samples), spread=spread, samples=len(samples), clock_mhz=clock_mhz)

@@ -1,0 +1,83 @@
+"""im2wingen best: what is stored about a problem, best first."""
+
+from typing import Annotated
+
+import typer
+
+from im2wingen.cli import options as opt
+from im2wingen.cli.output import Output
+from im2wingen.db import LayeredRecords, TrialRecord
+from im2wingen.device import device_count
+from im2wingen.errors import NotStoredError
+from im2wingen.families import FAMILIES
+from im2wingen.problem import ConvProblem
+from im2wingen.report import config_table, records_table
+from im2wingen.runtime import opened_records
+from im2wingen.runtime.choice import template_digests
+from im2wingen.target import PRESETS, Target
+
+
+def register(app: typer.Typer) -> None:
+    app.command("best")(best)
+
+
+def best(
+    shapes: opt.ShapesArgument = None,
+    shape: opt.ShapesOption = None,
+    precision: opt.PrecisionOption = "fp16",
+    layout: opt.LayoutOption = "nhwc",
+    batch: opt.BatchOption = None,
+    epilogue: opt.EpilogueOption = "none",
+    limit: Annotated[int, typer.Option(min=1, help="Records of each problem.")] = 3,
+    arch: opt.ArchOption = None,
+    db: opt.DbOption = None,
+    as_json: opt.JsonOption = False,
+) -> None:
+    """Show the best stored records of each problem: the user's database first, then those that came with im2wingen.
+
+    Without --arch: of this machine's device or, where there is none, of every architecture. Records of kernel templates
+    that have changed since are left out, as `load` leaves them out. Exits with 5 where nothing is stored.
+    """
+    problems = opt.ProblemOptions(precision=precision, layout=layout, batch=batch, epilogue=epilogue).several(
+        shapes, shape
+    )
+    output = Output(as_json=as_json)
+    targets = _targets(arch, output)
+    with opened_records(opt.database_url(db)) as records:
+        found = {problem: _best(records, problem, targets, limit) for problem in problems}
+    if not any(found.values()):
+        where = targets[0].arch if len(targets) == 1 else "any architecture"
+        words = " ".join(opt.problem_arguments(problems))
+        raise NotStoredError(f"nothing is stored for {problems[0].key} and {where}; run: im2wingen tune {words}")
+    for problem, stored in found.items():
+        if stored:
+            output.show(records_table(opt.problem_name(problem), stored))
+            output.show(config_table(f"{stored[0].family} {stored[0].config_digest}", stored[0].config))
+        else:
+            output.note(f"nothing is stored for {problem.key}")
+    command = ["best", *opt.problem_arguments(problems), "--limit", str(limit)]
+    command += [] if len(targets) > 1 else ["--arch", targets[0].arch]
+    document: dict[str, object] = {
+        "problems": [
+            {"problem_key": problem.key, "records": [opt.record_document(record) for record in stored]}
+            for problem, stored in found.items()
+        ]
+    }
+    output.finish([*command, *opt.database_arguments(db)], document)
+
+
+def _targets(arch: str | None, output: Output) -> list[Target]:
+    if arch is None and device_count() == 0:
+        return list(PRESETS.values())
+    return [opt.find_target(arch, output)]
+
+
+def _best(records: LayeredRecords, problem: ConvProblem, targets: list[Target], limit: int) -> list[TrialRecord]:
+    digests = template_digests(FAMILIES)
+    return [
+        record
+        for target in targets
+        for record in records.best(
+            problem.key, arch=target.arch, device_name=target.name, template_digests=digests, limit=limit
+        )
+    ]

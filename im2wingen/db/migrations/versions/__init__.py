@@ -1,0 +1,1 @@
+"""One file a schema; each is listed in `im2wingen.db.models.REVISIONS`."""

@@ -1,0 +1,26 @@
+// What the text of a CUDA kernel sees when it is compiled for the CPU with -DIM2WINGEN_EMULATED -include emulator.h.
+// Everything here is thin: the work is done by the runner (../runtime), which loads the compiled kernel.
+//
+// A new group of PTX instructions is one more ptx_*.h here and one more .cpp beside it in ../runtime.
+#pragma once
+#include <math.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <type_traits>
+#include <utility>
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include "cuda_language.h"
+
+#include "cuda_atomics.h"
+#include "cuda_math.h"
+#include "cuda_sync.h"
+#include "ptx_cp_async.h"
+#include "ptx_cvt.h"
+#include "ptx_ldmatrix.h"
+#include "ptx_mma.h"

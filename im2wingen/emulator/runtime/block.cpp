@@ -1,0 +1,159 @@
+#include "block.h"
+
+#include <algorithm>
+
+#include "memory.h"
+#include "report.h"
+
+namespace emulator {
+
+const Place* running = nullptr;
+
+namespace {
+
+struct Grid {
+  Launch launch = {};
+  std::vector<Thread> threads;
+  std::deque<Thread*> ready;
+  Fiber scheduler;  // the process's own stack: between CTAs
+  Thread* current = nullptr;
+  unsigned live = 0;
+  std::mt19937 random;
+  char* stacks = nullptr;
+} grid;
+
+// "threads 0-31, 64": runs of indices in one state.
+std::string ranges(const std::vector<unsigned>& indices) {
+  std::string text = indices.size() == 1 ? "thread " : "threads ";
+  for (size_t i = 0; i < indices.size();) {
+    size_t end = i;
+    while (end + 1 < indices.size() && indices[end + 1] == indices[end] + 1) ++end;
+    if (i > 0) text += ", ";
+    text += std::to_string(indices[i]);
+    if (end > i) text += "-" + std::to_string(indices[end]);
+    i = end + 1;
+  }
+  return text;
+}
+
+[[noreturn]] void report_deadlock() {
+  std::vector<std::string> states;
+  std::vector<std::vector<unsigned>> members;
+  for (const Thread& thread : grid.threads) {
+    const std::string state = thread.ended ? "ended" : std::string("wait in ") + thread.waits_in;
+    size_t i = std::find(states.begin(), states.end(), state) - states.begin();
+    if (i == states.size()) {
+      states.push_back(state);
+      members.emplace_back();
+    }
+    members[i].push_back(thread.index);
+  }
+  std::string text;
+  for (size_t i = 0; i < states.size(); ++i) text += (i ? "; " : "") + ranges(members[i]) + " " + states[i];
+  const uint3 block = running->block_index;
+  running = nullptr;  // no one thread is to blame
+  fail("block (%u,%u,%u): deadlock: %s", block.x, block.y, block.z, text.c_str());
+}
+
+void run(Fiber& from, Thread& next, bool from_ends) {
+  grid.current = &next;
+  running = &next;
+  switch_fiber(from, next.fiber, from_ends);
+}
+
+Thread& take_ready() {
+  if (grid.ready.empty()) report_deadlock();
+  Thread* next = grid.ready.front();
+  grid.ready.pop_front();
+  return *next;
+}
+
+[[noreturn]] void end_thread() {
+  Thread& thread = self();
+  if (thread.copies.in_flight()) fail("the thread ended with cp.async copies in flight");
+  thread.ended = true;
+  --grid.live;
+  thread_left(thread);
+  if (grid.live == 0)
+    switch_fiber(thread.fiber, grid.scheduler, true);
+  else
+    run(thread.fiber, take_ready(), true);
+  __builtin_unreachable();
+}
+
+void thread_entry() {
+  fiber_started();
+  grid.launch.entry->call(grid.launch.arguments);
+  end_thread();
+}
+
+void run_block(uint3 block_index) {
+  const dim3 size = grid.launch.block;
+  poison_shared_memory(grid.launch.poison);
+  reset_sync(grid.threads.size());
+  grid.live = unsigned(grid.threads.size());
+  std::vector<Thread*> all;
+  for (unsigned i = 0; i < grid.live; ++i) {
+    Thread& thread = grid.threads[i];
+    thread.thread_index = {i % size.x, i / size.x % size.y, i / (size.x * size.y)};
+    thread.block_index = block_index;
+    thread.block_size = size;
+    thread.grid_size = grid.launch.grid;
+    thread.index = i;
+    thread.ended = false;
+    thread.copies = {};
+    prepare(thread.fiber, stack_of(grid.stacks, i), thread_entry);
+    all.push_back(&thread);
+  }
+  make_ready(std::move(all));
+  run(grid.scheduler, take_ready(), false);
+  check_shared_memory_guard();
+}
+
+}  // namespace
+
+Thread& self() { return *grid.current; }
+Thread& thread_at(unsigned index) { return grid.threads[index]; }
+unsigned lane_index() { return self().lane(); }
+
+void make_ready(std::vector<Thread*> threads) {
+  const unsigned seed = grid.launch.seed;
+  std::sort(threads.begin(), threads.end(), [](const Thread* a, const Thread* b) { return a->index < b->index; });
+  if (seed > 1) std::shuffle(threads.begin(), threads.end(), grid.random);
+  // In front: these run ahead of the others for as long as they can; at the back: they let the others catch up.
+  const bool ahead = seed <= 1 || grid.random() % 2 == 0;
+  const bool reversed = seed == 1;
+  if (ahead)
+    grid.ready.insert(grid.ready.begin(), threads.begin(), threads.end());
+  else
+    grid.ready.insert(grid.ready.end(), threads.begin(), threads.end());
+  if (reversed) std::reverse(grid.ready.begin(), grid.ready.begin() + std::ptrdiff_t(threads.size()));
+}
+
+void wait_in(const char* instruction) {
+  Thread& thread = self();
+  thread.waits_in = instruction;
+  Thread& next = take_ready();
+  if (&next != &thread) run(thread.fiber, next, false);
+}
+
+void run_grid(const Launch& launch) {
+  grid.launch = launch;
+  grid.random.seed(launch.seed);
+  grid.threads.resize(size_t(launch.block.x) * launch.block.y * launch.block.z);
+  grid.stacks = allocate_stacks(grid.threads.size());
+  for (unsigned z = 0; z < launch.grid.z; ++z)
+    for (unsigned y = 0; y < launch.grid.y; ++y)
+      for (unsigned x = 0; x < launch.grid.x; ++x) run_block({x, y, z});
+  running = nullptr;
+}
+
+bool stack_guard_holds(const void* address) {
+  for (size_t i = 0; i < grid.threads.size(); ++i) {
+    const char* guard = stack_of(grid.stacks, i) - kPageBytes;
+    if (address >= guard && address < guard + kPageBytes) return true;
+  }
+  return false;
+}
+
+}  // namespace emulator

@@ -1,0 +1,93 @@
+// The runner: a process that loads one compiled kernel, runs one launch and ends.
+//
+//   runner LIBRARY GRID_X GRID_Y GRID_Z BLOCK_X BLOCK_Y BLOCK_Z SMEM_BYTES SEED POISON FILE FILE_BYTES ARGUMENT...
+//
+// FILE is the inherited descriptor of the memory file. An argument is `rw:OFFSET:BYTES:NAME` or `ro:OFFSET:BYTES:NAME` (a
+// pointer into that file) or `value:HEX` (its bytes). Exit status 0: done; 3: stderr says in one sentence what the kernel did.
+#include <dlfcn.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <vector>
+
+#include "block.h"
+#include "memory.h"
+#include "report.h"
+
+namespace emulator {
+namespace {
+
+constexpr int kFixedArguments = 13;
+constexpr unsigned kMaxBlockThreads = 1024;
+
+struct Arguments {
+  std::vector<Array> arrays;
+  std::vector<std::vector<unsigned char>> values;  // by position; empty for an array
+};
+
+std::vector<unsigned char> from_hex(const char* hex) {
+  std::vector<unsigned char> bytes;
+  for (; hex[0] && hex[1]; hex += 2) {
+    const char digits[3] = {hex[0], hex[1], 0};
+    bytes.push_back(static_cast<unsigned char>(strtoul(digits, nullptr, 16)));
+  }
+  return bytes;
+}
+
+Arguments parse(char** begin, char** end) {
+  Arguments arguments;
+  for (char** text = begin; text != end; ++text) {
+    size_t offset, bytes;
+    int name = 0;
+    arguments.values.emplace_back();
+    if (sscanf(*text + 2, ":%zu:%zu:%n", &offset, &bytes, &name) == 2 && name > 0)
+      arguments.arrays.push_back({size_t(text - begin), *text + 2 + name, reinterpret_cast<char*>(offset), bytes,
+                                  strncmp(*text, "rw", 2) == 0});
+    else
+      arguments.values.back() = from_hex(strchr(*text, ':') + 1);
+  }
+  return arguments;
+}
+
+void check_arguments(const KernelEntry& entry, const std::vector<std::vector<unsigned char>>& values) {
+  if (entry.argument_count != values.size())
+    fail("the kernel takes %zu arguments, the launch gives %zu", entry.argument_count, values.size());
+  for (size_t i = 0; i < values.size(); ++i) {
+    const size_t bytes = values[i].empty() ? sizeof(void*) : values[i].size();
+    if (bytes != entry.argument_bytes[i])
+      fail("argument %zu of the kernel has %zu bytes, the launch gives %zu", i, entry.argument_bytes[i], bytes);
+  }
+}
+
+int run(int count, char** texts) {
+  if (count < kFixedArguments) fail("started with %d arguments", count);
+  const auto number = [&](int i) { return size_t(strtoull(texts[i], nullptr, 10)); };
+  const auto dimensions = [&](int i) { return dim3(unsigned(number(i)), unsigned(number(i + 1)), unsigned(number(i + 2))); };
+  const dim3 grid = dimensions(2), block = dimensions(5);
+  const size_t threads = size_t(block.x) * block.y * block.z;
+  if (threads == 0 || threads > kMaxBlockThreads) fail("a block of %zu threads; allowed are 1 to 1024", threads);
+
+  install_fault_handlers();
+  void* library = dlopen(texts[1], RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) fail("the compiled kernel can't be loaded: %s", dlerror());
+  void* symbol = dlsym(library, "emulated_entry");
+  if (symbol == nullptr) fail("the kernel's text has no IM2WINGEN_EMULATED_ENTRY");
+  const KernelEntry* entry = reinterpret_cast<const KernelEntry* (*)()>(symbol)();
+
+  Arguments arguments = parse(texts + kFixedArguments, texts + count);
+  check_arguments(*entry, arguments.values);
+  map_arrays(int(number(11)), number(12), arguments.arrays);
+  map_shared_memory(number(8), symbol);
+  std::vector<void*> pointers;
+  for (auto& value : arguments.values) pointers.push_back(value.data());
+  for (Array& array : arguments.arrays) pointers[array.argument] = &array.begin;
+  run_grid({entry, pointers.data(), grid, block, unsigned(number(9)), static_cast<unsigned char>(number(10))});
+  fflush(stdout);
+  return 0;
+}
+
+}  // namespace
+}  // namespace emulator
+
+int main(int count, char** texts) { return emulator::run(count, texts); }

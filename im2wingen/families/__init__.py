@@ -1,0 +1,29 @@
+"""The kernel families, as a table."""
+
+from im2wingen.errors import UnsupportedError, UsageError
+from im2wingen.families.base import Config, Family, Launch, Plan, Rule
+from im2wingen.families.mma import MMA
+from im2wingen.families.simt import SIMT
+from im2wingen.problem import ConvProblem
+from im2wingen.target import Target
+
+FAMILIES: dict[str, Family] = {family.name: family for family in (SIMT, MMA)}
+
+
+def family_named(name: str) -> Family:
+    """The family of that name; UsageError lists the known ones."""
+    if name not in FAMILIES:
+        raise UsageError(f"family is {name!r}; allowed are {', '.join(FAMILIES)}")
+    return FAMILIES[name]
+
+
+def families_for(problem: ConvProblem, target: Target) -> list[Family]:
+    """Every family that can run the problem on the target; UnsupportedError with each family's reason if none can."""
+    reasons = {name: family.unsupported(problem, target) for name, family in FAMILIES.items()}
+    able = [FAMILIES[name] for name, reason in reasons.items() if reason is None]
+    if not able:
+        raise UnsupportedError(problem.key, {name: reason for name, reason in reasons.items() if reason})
+    return able
+
+
+__all__ = ["FAMILIES", "Config", "Family", "Launch", "Plan", "Rule", "families_for", "family_named"]

@@ -1,0 +1,480 @@
+"""The mma family: fp16, bf16 and tf32 on tensor cores through mma.sync, sm_80 and later."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from im2wingen.families.base import Choose, Config, Family, Launch, Plan, Rule
+from im2wingen.families.support import (
+    MAX_GRID_X,
+    ceil_div,
+    pack_filter,
+    problem_values,
+    round_up,
+    unit_elements,
+    window_transform,
+)
+from im2wingen.families.tiles import PixelTile, pixel_tiles
+from im2wingen.problem import ConvProblem
+from im2wingen.target import PRESETS, Target
+
+Staging = Literal["window", "tap", "explicit"]
+Order = Literal["linear", "zigzag"]
+_WARP_WIDTHS = (16, 32, 64, 96, 128)
+_TILE_SIZES = ((32, 64), (65, 128), (129, 192), (193, 256))
+_MAX_COLUMN_CHANNELS = 256
+_RESERVED_SMEM = 1024  # per CTA, by the system
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MmaConfig(Config):
+    """One way to run mma.cu.j2; see its parameter block for the meaning of each field."""
+
+    staging: Staging
+    window_order: Literal["row", "column"]  # column: the rows of a window column are folded into the channels
+    tile_n: int
+    tile_p: int
+    tile_q: int
+    warps_m: int
+    warps_n: int
+    warp_n: int
+    patch_k: int
+    block_k: int
+    copy_bytes: int
+    num_stages: int
+    fragment_stages: int
+    pad_rows: bool
+    ctas_per_sm: int
+    tile_order: Order
+    fragment_order: Order
+
+    @property
+    def tile(self) -> PixelTile:
+        return PixelTile(n=self.tile_n, p=self.tile_p, q=self.tile_q)
+
+    @property
+    def warp_m(self) -> int:
+        return round_up(ceil_div(self.tile.pixels, self.warps_m), 16)
+
+    @property
+    def block_m(self) -> int:
+        return self.warps_m * self.warp_m
+
+    @property
+    def block_n(self) -> int:
+        return self.warps_n * self.warp_n
+
+    @property
+    def threads(self) -> int:
+        return 32 * self.warps_m * self.warps_n
+
+    @property
+    def num_accumulators(self) -> int:
+        """fp32 accumulator registers of a thread."""
+        return self.warp_m * self.warp_n // 32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MmaGeometry:
+    """Numbers that follow from a problem and a config; the template derives the same ones."""
+
+    problem: ConvProblem
+    config: MmaConfig
+
+    @property
+    def column_order(self) -> bool:
+        return self.config.window_order == "column"
+
+    @property
+    def unit(self) -> int:
+        return unit_elements(self.problem)
+
+    @property
+    def channels(self) -> int:
+        """Channels of a tap, padded to 16 bytes."""
+        return padded_channels(self.problem, column=self.column_order)
+
+    @property
+    def taps(self) -> int:
+        return self.problem.s if self.column_order else self.problem.r * self.problem.s
+
+    @property
+    def chunk_slices(self) -> int:
+        return ceil_div(self.taps * self.config.patch_k, self.config.block_k)
+
+    @property
+    def chunks(self) -> int:
+        return ceil_div(self.channels, self.config.patch_k)
+
+    @property
+    def patch_elements(self) -> int:
+        """Shared-memory elements of one patch buffer (window) or one A stage."""
+        problem, config = self.problem, self.config
+        if config.staging != "window":
+            return config.block_m * self._odd_pitch(config.block_k)
+        rows = config.tile_p if self.column_order else (config.tile_p - 1) * problem.stride_h + problem.window_h
+        row = self._bank_pitch(
+            problem.stride_w * ceil_div(self.patch_w, problem.stride_w),
+            1 if self.column_order else problem.stride_h,
+            config.tile_q,
+        )
+        image = self._bank_pitch(rows * row, 1, config.tile_p * config.tile_q)
+        return config.tile_n * image * self._odd_pitch(config.patch_k)
+
+    @property
+    def patch_w(self) -> int:
+        """Input columns that a tile's row of outputs needs."""
+        return (self.config.tile_q - 1) * self.problem.stride_w + self.problem.window_w
+
+    @property
+    def staged_elements(self) -> int:
+        """Elements of A that one CTA requests from global memory."""
+        problem, config = self.problem, self.config
+        if config.staging != "window":
+            return self.chunk_slices * config.block_m * config.block_k
+        return config.tile.patch_pixels(problem) * (problem.c if self.column_order else self.chunks * config.patch_k)
+
+    @property
+    def patch_buffers(self) -> int:
+        if self.config.staging != "window":
+            return self.config.num_stages
+        return min(self.chunks, 1 + ceil_div(self.config.num_stages - 1, self.chunk_slices))
+
+    @property
+    def smem_bytes(self) -> int:
+        """Dynamic shared memory of a CTA."""
+        config = self.config
+        stages = self.patch_buffers * self.patch_elements
+        stages += config.num_stages * config.block_n * self._odd_pitch(config.block_k)
+        rows, pitch = config.block_m, config.block_n
+        if self.problem.y_layout == "nchw":
+            rows, pitch = pitch, rows
+        return (self.unit + max(stages, rows * (pitch + self.unit))) * self.problem.element_bytes
+
+    @property
+    def tiles_n(self) -> int:
+        return ceil_div(self.problem.k, self.config.block_n)
+
+    @property
+    def ctas(self) -> int:
+        return self.config.tile.count(self.problem) * self.tiles_n
+
+    def _bank_pitch(self, least: int, step: int, pixels: int) -> int:
+        if not self.config.pad_rows:
+            return least
+        return next((pitch for pitch in range(least, least + 8) if (pitch * step - pixels) % 8 == 0), least)
+
+    def _odd_pitch(self, elements: int) -> int:
+        return (elements // self.unit | 1) * self.unit
+
+
+def padded_channels(problem: ConvProblem, *, column: bool) -> int:
+    return round_up(problem.c * (problem.r if column else 1), unit_elements(problem))
+
+
+def _copy_choices(problem: ConvProblem) -> list[int]:
+    """Bytes that one copy of x may move: what divides a pixel's channels; the narrowest only where it must be."""
+    if problem.x_layout == "nchw":
+        return [16]
+    pixel = problem.c * problem.element_bytes
+    return [b for b in (16, 8, 4) if pixel % b == 0] or [problem.element_bytes]
+
+
+def _block_k_choices(problem: ConvProblem) -> list[int]:
+    unit = unit_elements(problem)
+    return [2 * unit, 4 * unit, 8 * unit, 16 * unit]
+
+
+def _patch_k_choices(problem: ConvProblem) -> list[int]:
+    """Channels of a chunk in row order: sizes that waste little of the last chunk."""
+    unit, channels = unit_elements(problem), padded_channels(problem, column=False)
+    sizes = {min(channels, m * unit) for m in (2, 4, 6, 8, 12, 16)} | {channels if channels <= 16 * unit else unit}
+    return sorted(s for s in sizes if s * ceil_div(channels, s) <= 1.1 * channels or s == channels) or [channels]
+
+
+def _orders(problem: ConvProblem) -> list[str]:
+    """Orders of the K axis worth trying: folding rows pays where a pixel has few channels."""
+    column = padded_channels(problem, column=True)
+    orders = ["row"]
+    if column <= _MAX_COLUMN_CHANNELS:
+        orders.append("column")
+    return orders
+
+
+def suggest(problem: ConvProblem, target: Target, choose: Choose) -> MmaConfig:
+    staging = choose("staging", ["window", "tap", "explicit"])
+    order = "column" if staging == "explicit" else "row"
+    if staging == "window":
+        order = choose("window_order", _orders(problem))
+    block_k = choose("block_k", _block_k_choices(problem))
+    if staging == "window" and order == "row":
+        patch_k = choose("patch_k", _patch_k_choices(problem))
+    else:
+        patch_k = padded_channels(problem, column=order == "column")
+    tiles = [str(tile) for tile in pixel_tiles(problem, sizes=_TILE_SIZES)]
+    tile_n, tile_p, tile_q = map(int, choose("tile_n,tile_p,tile_q", tiles).split("x"))
+    copy_bytes = 16 if staging == "explicit" else choose("copy_bytes", _copy_choices(problem))
+    return MmaConfig(
+        staging=staging,  # type: ignore[arg-type]
+        window_order=order,  # type: ignore[arg-type]
+        tile_n=tile_n,
+        tile_p=tile_p,
+        tile_q=tile_q,
+        warps_m=choose("warps_m", [1, 2, 4]),
+        warps_n=choose("warps_n", [n for n in (1, 2, 4) if n == 1 or problem.k > 16 * (n - 1)]),
+        warp_n=choose("warp_n", [n for n in _WARP_WIDTHS if n < problem.k + 16]),
+        patch_k=patch_k,
+        block_k=block_k,
+        copy_bytes=copy_bytes,
+        num_stages=choose("num_stages", [1, 2, 3, 4, 5]),
+        fragment_stages=choose("fragment_stages", [1, 2]),
+        pad_rows=choose("pad_rows", [False, True]) if staging == "window" else False,
+        ctas_per_sm=choose("ctas_per_sm", [1, 2, 3]),
+        tile_order=choose("tile_order", ["linear", "zigzag"]),  # type: ignore[arg-type]
+        fragment_order=choose("fragment_order", ["linear", "zigzag"]),  # type: ignore[arg-type]
+    )
+
+
+def unsupported(problem: ConvProblem, target: Target) -> str | None:
+    if problem.precision not in ("fp16", "bf16", "tf32"):
+        return f"precision {problem.precision} is not one of fp16, bf16, tf32"
+    if problem.groups != 1:
+        return "groups above 1 are not supported"
+    if target.compute_capability < 80:
+        return f"needs sm_80 or later, the target is {target.arch}"
+    if max(problem.c * problem.h * problem.w, problem.k * problem.p * problem.q) >= 2**31:
+        return "one image has 2^31 elements or more"
+    return None
+
+
+RULES = (
+    Rule(
+        sentence="the pixel tile holds from 1 to 512 pixels and does not exceed the output",
+        holds=lambda problem, target, config: (
+            1 <= config.tile.pixels <= 512
+            and min(config.tile_n, config.tile_p, config.tile_q) >= 1
+            and config.tile_n <= problem.n
+            and config.tile_p <= problem.p
+            and config.tile_q <= problem.q
+        ),
+    ),
+    Rule(
+        sentence="warps_m and warps_n are at least 1, and the CTA has at most 16 warps",
+        holds=lambda problem, target, config: (
+            config.warps_m >= 1 and config.warps_n >= 1 and config.warps_m * config.warps_n <= 16
+        ),
+    ),
+    Rule(
+        sentence="warp_n is one of 16, 32, 64, 96, 128",
+        holds=lambda problem, target, config: config.warp_n in _WARP_WIDTHS,
+    ),
+    Rule(
+        sentence="no row of warps computes channels beyond K alone",
+        holds=lambda problem, target, config: config.block_n - config.warp_n < problem.k,
+    ),
+    Rule(
+        sentence="warp_n exceeds K by less than 16",
+        holds=lambda problem, target, config: config.warp_n < problem.k + 16,
+    ),
+    Rule(
+        sentence="accumulators and fragments of a thread fit its registers",
+        holds=lambda problem, target, config: estimated_registers(config) <= _register_limit(target, config),
+    ),
+    Rule(
+        sentence="block_k is 2, 4, 8 or 16 units of 16 bytes",
+        holds=lambda problem, target, config: config.block_k in _block_k_choices(problem),
+    ),
+    Rule(
+        sentence="patch_k is a positive whole number of 16-byte units, no more than the channels",
+        holds=lambda problem, target, config: (
+            config.patch_k > 0
+            and config.patch_k % unit_elements(problem) == 0
+            and config.patch_k <= MmaGeometry(problem=problem, config=config).channels
+        ),
+    ),
+    Rule(
+        sentence="fragment_stages 2 needs two or more stages and a block_k of 4 units or more",
+        holds=lambda problem, target, config: (
+            config.fragment_stages == 1 or (config.num_stages > 1 and config.block_k >= 4 * unit_elements(problem))
+        ),
+    ),
+    Rule(
+        sentence="pad_rows is for window staging",
+        holds=lambda problem, target, config: config.staging == "window" or not config.pad_rows,
+    ),
+    Rule(
+        sentence="where channels are cut in chunks, block_k divides patch_k",
+        holds=lambda problem, target, config: (
+            MmaGeometry(problem=problem, config=config).chunks == 1 or config.patch_k % config.block_k == 0
+        ),
+    ),
+    Rule(
+        sentence="column order, tap and explicit staging keep all channels in one chunk",
+        holds=lambda problem, target, config: (
+            (config.staging == "window" and config.window_order == "row")
+            or MmaGeometry(problem=problem, config=config).chunks == 1
+        ),
+    ),
+    Rule(
+        sentence="tap staging is in row order, explicit staging in column order",
+        holds=lambda problem, target, config: (
+            config.staging == "window" or config.window_order == {"tap": "row", "explicit": "column"}[config.staging]
+        ),
+    ),
+    Rule(
+        sentence="copy_bytes divides the bytes of one pixel's channels (16 for NCHW and for explicit staging)",
+        holds=lambda problem, target, config: (
+            config.copy_bytes == 16
+            if config.staging == "explicit" or problem.x_layout == "nchw"
+            else config.copy_bytes in _copy_choices(problem)
+        ),
+    ),
+    Rule(
+        sentence="num_stages is from 1 to 8, fragment_stages 1 or 2, ctas_per_sm from 1 to 8",
+        holds=lambda problem, target, config: (
+            1 <= config.num_stages <= 8 and config.fragment_stages in (1, 2) and 1 <= config.ctas_per_sm <= 8
+        ),
+    ),
+    Rule(
+        sentence="a pipeline has no more stages than the K axis has slices (or one)",
+        holds=lambda problem, target, config: config.num_stages <= max(2, _iterations(problem, config)),
+    ),
+    Rule(
+        sentence="the CTAs of an SM fit its shared memory",
+        holds=lambda problem, target, config: _smem_fits(problem, target, config),
+    ),
+    Rule(
+        sentence="the CTAs of an SM fit its threads",
+        holds=lambda problem, target, config: config.ctas_per_sm * config.threads <= target.max_threads_per_sm,
+    ),
+    Rule(
+        sentence="the grid has less than 2^31 CTAs",
+        holds=lambda problem, target, config: MmaGeometry(problem=problem, config=config).ctas <= MAX_GRID_X,
+    ),
+)
+
+
+def estimated_registers(config: MmaConfig) -> int:
+    """Accumulators, fragments and about 40 for addresses."""
+    fragments = config.warp_m // 16 * 4 + config.warp_n // 8 * 2
+    return config.num_accumulators + fragments * config.fragment_stages + 40
+
+
+def _register_limit(target: Target, config: MmaConfig) -> int:
+    return min(255, target.regs_per_sm // (config.ctas_per_sm * config.threads))
+
+
+def _iterations(problem: ConvProblem, config: MmaConfig) -> int:
+    geometry = MmaGeometry(problem=problem, config=config)
+    return geometry.chunks * geometry.chunk_slices
+
+
+def _smem_fits(problem: ConvProblem, target: Target, config: MmaConfig) -> bool:
+    needed = MmaGeometry(problem=problem, config=config).smem_bytes
+    per_sm = config.ctas_per_sm * (needed + _RESERVED_SMEM)
+    return needed <= target.smem_per_block_bytes and per_sm <= target.smem_per_sm_bytes
+
+
+def default(problem: ConvProblem, target: Target) -> MmaConfig:
+    """The first legal one of a short list, from large tiles to the smallest."""
+    unit = unit_elements(problem)
+    column = problem.c < 2 * unit and padded_channels(problem, column=True) <= _MAX_COLUMN_CHANNELS
+    order = "column" if column else "row"
+    channels = padded_channels(problem, column=column)
+    patch_k = channels if column or channels <= 8 * unit else _patch_k_choices(problem)[-1]
+    tiles = pixel_tiles(problem, sizes=((1, 32), *_TILE_SIZES), per_size=2)
+    widths = [w for w in (64, 32, 16) if w < problem.k + 16]
+    for staging in ("window", "tap"):
+        for tile in sorted(tiles, key=lambda t: (t.pixels > 128, -t.score(problem, 16), -t.pixels)):
+            for warp_n in widths:
+                for stages in (3, 2, 1):
+                    config = MmaConfig(
+                        staging=staging,  # type: ignore[arg-type]
+                        window_order=order if staging == "window" else "row",  # type: ignore[arg-type]
+                        tile_n=tile.n,
+                        tile_p=tile.p,
+                        tile_q=tile.q,
+                        warps_m=2 if tile.pixels > 32 else 1,
+                        warps_n=2 if problem.k > warp_n else 1,
+                        warp_n=warp_n,
+                        patch_k=patch_k if staging == "window" else padded_channels(problem, column=False),
+                        block_k=4 * unit,
+                        copy_bytes=_copy_choices(problem)[0],
+                        num_stages=stages,
+                        fragment_stages=2 if stages > 1 else 1,
+                        pad_rows=False,
+                        ctas_per_sm=1,
+                        tile_order="linear",
+                        fragment_order="linear",
+                    )
+                    if all(rule.holds(problem, target, config) for rule in RULES):
+                        return config
+    raise AssertionError(f"no default config for {problem.key} on {target.arch}")
+
+
+def plan(problem: ConvProblem, target: Target, config: MmaConfig) -> Plan:
+    geometry = MmaGeometry(problem=problem, config=config)
+    launches: list[Launch] = []
+    workspace: dict[str, int] = {}
+    filter_name, source_name = "w", "x"
+    if problem.w_layout != "krsc" or geometry.column_order or geometry.channels != problem.c:
+        launch, size = pack_filter(problem, column_order=geometry.column_order, channels_contiguous=True)
+        launches.append(launch)
+        workspace["packed"], filter_name = size, "packed"
+    if config.staging == "explicit":
+        launch, size = window_transform(problem, channels_last=True, column_pitch=geometry.channels)
+        launches.append(launch)
+        workspace["window"], source_name = size, "window"
+    iterations = geometry.chunks * geometry.chunk_slices
+    element = problem.element_bytes
+    launches.append(
+        Launch(
+            template="mma",
+            values={
+                **problem_values(problem),
+                "STAGING": config.staging.upper(),
+                "COLUMN_ORDER": geometry.column_order,
+                "TF32": problem.precision == "tf32",
+                "CHANNELS": geometry.channels,
+                "TILE_N": config.tile_n,
+                "TILE_P": config.tile_p,
+                "TILE_Q": config.tile_q,
+                "WARPS_M": config.warps_m,
+                "WARPS_N": config.warps_n,
+                "WARP_M": config.warp_m,
+                "WARP_N": config.warp_n,
+                "PATCH_K": config.patch_k,
+                "BLOCK_K": config.block_k,
+                "COPY_BYTES": config.copy_bytes,
+                "NUM_STAGES": config.num_stages,
+                "FRAGMENT_STAGES": config.fragment_stages,
+                "PAD_ROWS": config.pad_rows,
+                "CTAS_PER_SM": config.ctas_per_sm,
+                "TILE_ORDER_ZIGZAG": config.tile_order == "zigzag",
+                "FRAGMENT_ORDER_ZIGZAG": config.fragment_order == "zigzag",
+            },
+            grid=(geometry.ctas, 1, 1),
+            block=config.threads,
+            smem_bytes=geometry.smem_bytes,
+            arguments=(source_name, filter_name, "bias", "y", "x", "w"),
+            pipe="mma",
+            flops=2 * geometry.ctas * config.block_m * config.block_n * iterations * config.block_k,
+            l2_bytes=geometry.ctas
+            * element
+            * (geometry.staged_elements + config.block_n * iterations * config.block_k + config.tile.pixels * config.block_n),
+            ctas_per_sm_by_threads=target.max_threads_per_sm // config.threads,
+        )
+    )
+    return Plan(launches=tuple(launches), workspace=workspace)
+
+
+MMA = Family(
+    name="mma",
+    config_type=MmaConfig,
+    templates=("mma", "pack_filter", "window_transform"),
+    archs=tuple(PRESETS),
+    unsupported=unsupported,
+    suggest=suggest,
+    rules=RULES,
+    default=default,
+    plan=plan,
+)

@@ -1,0 +1,72 @@
+"""Family `simt`: fp32 on the CUDA cores, an implicit GEMM over im2win windows in shared memory."""
+
+from im2wingen.families.base import Family, Launch, Plan, TemplateValue
+from im2wingen.families.simt_default import default
+from im2wingen.families.simt_geometry import SimtConfig, SimtGeometry
+from im2wingen.families.simt_rules import RULES, unsupported
+from im2wingen.families.simt_space import suggest
+from im2wingen.families.support import pack_filter, problem_values, round_up, window_transform
+from im2wingen.problem import ConvProblem
+from im2wingen.target import PRESETS, Target
+
+
+def plan(problem: ConvProblem, target: Target, config: SimtConfig) -> Plan:
+    """Pack the filter, write the window tensor if staging is explicit, convolve."""
+    geometry = SimtGeometry(problem=problem, config=config)
+    pack, packed_bytes = pack_filter(problem, column_order=False, channels_contiguous=False)
+    if config.staging != "explicit":
+        launches = (pack, _convolution(geometry, target, "x"))
+        return Plan(launches=launches, workspace={"packed": packed_bytes})
+    channels_last = problem.x_layout == "nhwc"
+    transform, window_bytes = window_transform(
+        problem, channels_last=channels_last, column_pitch=geometry.column_pitch
+    )
+    launches = (pack, transform, _convolution(geometry, target, "window"))
+    return Plan(launches=launches, workspace={"packed": packed_bytes, "window": window_bytes})
+
+
+def _convolution(geometry: SimtGeometry, target: Target, source: str) -> Launch:
+    problem, config = geometry.problem, geometry.config
+    staged_bytes = 4 * geometry.steps * config.block_c * (
+        config.tile_n * geometry.rows * geometry.columns + geometry.taps * config.block_n
+    )  # fmt: skip
+    gemm_k = problem.r * problem.s * round_up(problem.c, config.block_c)
+    return Launch(
+        template="simt",
+        values=_values(geometry),
+        grid=(geometry.ctas, 1, 1), block=geometry.threads, smem_bytes=geometry.smem_bytes,
+        arguments=(source, "packed", "bias", "y", "x", "w"),
+        pipe="ffma", flops=2 * geometry.ctas * geometry.block_m * config.block_n * gemm_k,
+        l2_bytes=geometry.ctas * staged_bytes + 4 * problem.gemm_m * problem.k,
+        ctas_per_sm_by_threads=target.max_threads_per_sm // geometry.threads,
+    )  # fmt: skip
+
+
+def _values(geometry: SimtGeometry) -> dict[str, TemplateValue]:
+    problem, config = geometry.problem, geometry.config
+    return {
+        **problem_values(problem),
+        "STAGING": "explicit_window" if config.staging == "explicit" else config.staging,
+        "TILE_N": config.tile_n, "TILE_P": config.tile_p, "TILE_Q": config.tile_q,
+        "BLOCK_N": config.block_n, "BLOCK_C": config.block_c, "BLOCK_R": config.block_r,
+        "THREAD_P": config.thread_p, "THREAD_Q": config.thread_q, "THREAD_N": config.thread_n,
+        "LANES_M": config.lanes_m, "NUM_STAGES": config.num_stages, "CTAS_PER_SM": config.ctas_per_sm,
+        "UNROLL_C": geometry.unroll_c, "UNROLL_R": config.block_r if config.unroll_r else 1, "X_VECTOR": config.x_vector,
+        "CHANNEL_LANES": geometry.channel_lanes, "PHASE_PITCH": geometry.phase_pitch,
+        "ROW_PITCH": geometry.row_pitch, "CHANNEL_PITCH": geometry.channel_pitch,
+        "COLUMN_PITCH": geometry.column_pitch, "FILTERS": round_up(problem.k, 4), "STORE_N": geometry.store_n,
+        "TILE_ORDER_ZIGZAG": config.tile_order == "zigzag", "FRAGMENT_ORDER_ZIGZAG": config.fragment_order == "zigzag",
+    }  # fmt: skip
+
+
+SIMT = Family(
+    name="simt",
+    config_type=SimtConfig,
+    templates=("simt", "pack_filter", "window_transform"),
+    archs=tuple(PRESETS),
+    unsupported=unsupported,
+    suggest=suggest,
+    rules=RULES,
+    default=default,
+    plan=plan,
+)

@@ -1,0 +1,116 @@
+"""simt: which problems it runs and which configs are legal."""
+
+from collections.abc import Callable
+
+from im2wingen.families.base import Rule
+from im2wingen.families.simt_geometry import SimtConfig, SimtGeometry
+from im2wingen.families.support import MAX_GRID_X, ceil_div
+from im2wingen.problem import ConvProblem
+from im2wingen.target import Target
+
+_SMEM_RESERVE = 1024  # bytes that the driver takes of every CTA's shared memory
+_MAX_BOX_ELEMENTS = 2**30 - 4  # byte offsets within a box are 32-bit
+_MAX_STRAIGHT_FFMAS = 6144  # an instruction is 16 bytes, the instruction cache 128 KiB
+
+
+def unsupported(problem: ConvProblem, target: Target) -> str | None:
+    """The sentence why the family can't run the problem, or None."""
+    if problem.precision != "fp32":
+        return f"simt computes fp32; the problem is {problem.precision}"
+    if problem.groups != 1:
+        return f"simt computes ungrouped convolutions; the problem has {problem.groups} groups"
+    if problem.c * problem.h * problem.w >= _MAX_BOX_ELEMENTS:
+        return "simt addresses up to 2^30 elements in one image; the problem's image has more"
+    if problem.n * problem.p * problem.q * ceil_div(problem.k, 32) > MAX_GRID_X:
+        return "simt launches at most 2^31 - 1 CTAs; the problem has too many outputs"
+    return None
+
+
+def _rule(sentence: str, holds: Callable[[SimtGeometry, Target], bool]) -> Rule:
+    return Rule(
+        sentence=sentence,
+        holds=lambda problem, target, config: (
+            whole_threads(problem, config) and holds(SimtGeometry(problem=problem, config=config), target)
+        ),
+    )
+
+
+def whole_threads(problem: ConvProblem, config: SimtConfig) -> bool:
+    """What the geometry takes for granted."""
+    sizes = (config.tile_n, config.tile_p, config.tile_q, config.block_n, config.block_c, config.block_r)
+    if min(*sizes, config.thread_p, config.thread_q, config.thread_n, config.ctas_per_sm) < 1:
+        return False
+    rows = config.tile_p if config.tile_p % config.thread_p == 0 else config.tile_n
+    return not (rows % config.thread_p or config.tile_q % config.thread_q or config.block_n % config.thread_n)
+
+
+def _registers_fit(geometry: SimtGeometry, target: Target) -> bool:
+    per_thread = target.regs_per_sm // (geometry.config.ctas_per_sm * geometry.threads) // 8 * 8
+    return geometry.registers <= min(255, per_thread)
+
+
+def _threads_fit(geometry: SimtGeometry, target: Target) -> bool:
+    resident = geometry.config.ctas_per_sm
+    return resident * geometry.threads <= target.max_threads_per_sm and resident <= target.max_blocks_per_sm
+
+
+def _shared_memory_fits(geometry: SimtGeometry, target: Target) -> bool:
+    resident = geometry.config.ctas_per_sm * (geometry.smem_bytes + _SMEM_RESERVE)
+    return geometry.smem_bytes <= target.smem_per_block_bytes and resident <= target.smem_per_sm_bytes
+
+
+def _box_fits_output(geometry: SimtGeometry, target: Target) -> bool:
+    problem, config = geometry.problem, geometry.config
+    return (
+        config.tile_n < 2 * problem.n
+        and config.tile_p < problem.p + config.thread_p
+        and config.tile_q < problem.q + config.thread_q
+        and config.thread_q < 2 * problem.q
+        and config.thread_p < 2 * max(problem.p, config.tile_n)
+        and config.block_n < problem.k + 32 * config.thread_n
+        and config.block_c < 2 * problem.c
+    )
+
+
+def _vectors_of_x_fit(geometry: SimtGeometry, target: Target) -> bool:
+    problem, config = geometry.problem, geometry.config
+    if config.x_vector == 1:
+        return True
+    aligned = (problem.w, problem.pad_left)
+    return (
+        problem.x_layout == "nchw"
+        and config.staging == "window"
+        and not geometry.pixel_columns
+        and problem.stride_w == 1
+        and all(extent % config.x_vector == 0 for extent in aligned)
+        and (config.tile_q % config.x_vector == 0 or config.tile_q >= problem.q)
+    )
+
+
+RULES: tuple[Rule, ...] = (
+    Rule(
+        sentence="threads must divide the box: thread_q tile_q, thread_n block_n, thread_p tile_p or else tile_n",
+        holds=lambda problem, target, config: whole_threads(problem, config),
+    ),
+    _rule("a CTA must have 32 to 1024 threads, a multiple of 32", lambda g, t: g.threads % 32 == 0 and g.threads <= 1024),
+    _rule(
+        "lanes_m must divide the threads along the pixels and 32 / lanes_m those along the filters",
+        lambda g, t: g.threads_m % g.config.lanes_m == 0 and g.threads_n % (32 // g.config.lanes_m) == 0,
+    ),
+    _rule("block_n must be a multiple of 4 (16-byte copies)", lambda g, t: g.config.block_n % 4 == 0),
+    _rule("block_r must divide R, and be 1 where taps are staged one by one",
+          lambda g, t: g.problem.r % g.config.block_r == 0 and (g.config.staging != "tap" or g.config.block_r == 1)),
+    _rule("the box must not reach further beyond the output than a thread does", _box_fits_output),
+    _rule("x_vector needs x in NCHW, window staging, stride 1 and aligned rows", _vectors_of_x_fit),
+    _rule("outputs go through shared memory for NCHW alone",
+          lambda g, t: g.config.store == "registers" or g.problem.y_layout == "nchw"),
+    _rule("the threads of ctas_per_sm CTAs must fit the SM", _threads_fit),
+    _rule("accumulators, segments and filters of a thread must fit the registers", _registers_fit),
+    _rule("the stages of ctas_per_sm CTAs must fit shared memory", _shared_memory_fits),
+    _rule("the innermost straight code must fit the instruction cache",
+          lambda g, t: g.straight_ffmas <= _MAX_STRAIGHT_FFMAS),
+    _rule("a thread must copy at most 64 elements of a stage", lambda g, t: g.patch_copies + g.filter_copies <= 64),
+    _rule("the images of a box must have fewer than 2^30 elements",
+          lambda g, t: g.config.tile_n * g.image_elements < _MAX_BOX_ELEMENTS),
+    _rule("the grid must have fewer than 2^31 CTAs", lambda g, t: g.ctas <= MAX_GRID_X),
+)  # fmt: skip

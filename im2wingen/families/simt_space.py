@@ -1,0 +1,156 @@
+"""simt: the search space."""
+
+from fractions import Fraction
+from math import gcd
+from typing import Any
+
+from im2wingen.families.base import Choose
+from im2wingen.families.simt_geometry import SimtConfig
+from im2wingen.families.support import ceil_div, round_up
+from im2wingen.problem import ConvProblem
+from im2wingen.target import Target
+
+_MAX_WASTE = 1.13  # computed over wanted, of one dimension of the output
+_THREAD_COUNTS = range(32, 513, 32)
+_MAX_OUTPUTS = 128  # of a thread
+_OTHER_REGISTERS = 30  # of a thread, at the least, beside its accumulators
+
+
+def thread_columns(problem: ConvProblem) -> list[int]:
+    """Columns of a thread that waste little of Q."""
+    least = 1 if problem.q < 8 else 3
+    return [t for t in range(least, 15) if t <= problem.q and _waste(problem.q, t) <= _MAX_WASTE] or [1]
+
+
+def tile_columns(problem: ConvProblem, thread_q: int) -> list[int]:
+    """Columns of a CTA, in whole threads."""
+    return [tile for tile in _tiles(problem.q, thread_q) if _odd_part(tile // thread_q) <= 7]
+
+
+def thread_filters(problem: ConvProblem) -> list[int]:
+    """Filters of a thread."""
+    return [t for t in (4, 8, 12, 16) if t == 4 or (t <= problem.k and _waste(problem.k, t) <= _MAX_WASTE)]
+
+
+def thread_rows(problem: ConvProblem, outputs: int) -> list[int]:
+    """Rows (or images) of a thread that computes `outputs` in each."""
+    fair = [t for t in range(1, 8) if t <= 2 or (t <= problem.p and _waste(problem.p, t) <= _MAX_WASTE)]
+    return [t for t in fair if t * outputs <= _MAX_OUTPUTS] or [1]
+
+
+def tile_rows(problem: ConvProblem, thread_p: int, threads_q: int) -> list[int]:
+    """Rows of a CTA: whole threads, or few rows whose threads reach over images."""
+    whole = _tiles(problem.p, thread_p)
+    across = [t for t in range(1, 17) if t % thread_p and t <= problem.p and _waste(problem.p, t) == 1.0]
+    tiles = sorted({*whole, *across} if thread_p < 2 * problem.n else whole)
+    fair = [t for t in tiles if any(_fair_images(problem, Fraction(t * threads_q * n, thread_p), 1) for n in _COUNTS_N)]
+    return fair or [thread_p]
+
+
+def block_filters(problem: ConvProblem, thread_n: int, threads_m: Fraction) -> list[int]:
+    """Filters of a CTA, for a thread's and for the threads along the pixels of one image."""
+    least = min(n for n in _COUNTS_N if n * thread_n % 4 == 0)
+    blocks = [n * thread_n for n in _COUNTS_N if n == least or n * thread_n < problem.k + thread_n * n / 2]
+    fair = [block for block in blocks if block == blocks[0] or _waste(problem.k, block) <= _MAX_WASTE]
+    return [b for b in fair if _fair_images(problem, threads_m * b / thread_n, 1)] or fair
+
+
+def tile_images(problem: ConvProblem, threads_per_image: Fraction, together: int) -> list[int]:
+    """Images of a CTA that make a fair number of threads; a thread takes `together` of them."""
+    return _fair_images(problem, threads_per_image, together) or [together]
+
+
+def pixel_lanes(threads_m: int, threads_n: int) -> list[int]:
+    """Ways to lay a warp over threads_m * threads_n."""
+    return [lanes for lanes in (1, 2, 4, 8, 16, 32) if threads_m % lanes == 0 and threads_n % (32 // lanes) == 0] or [32]
+
+
+def block_channels(problem: ConvProblem) -> list[int]:
+    """Channels of a stage."""
+    few = [problem.c] if problem.c <= 6 else []
+    return sorted({*few, *(c for c in (1, 2, 4, 8, 16, 32) if c < 2 * problem.c)})
+
+
+def block_filter_rows(problem: ConvProblem) -> list[int]:
+    """Filter rows of a stage."""
+    return sorted({1, problem.r, *(r for r in (2, 3) if problem.r % r == 0)})
+
+
+def resident_ctas(threads: int, outputs: int) -> list[int]:
+    """CTAs of an SM whose threads' registers hold their outputs."""
+    most = 65536 // (threads * (outputs + _OTHER_REGISTERS))
+    return [n for n in range(1, min(most, 8) + 1) if n * threads >= 128 or n == most] or [1]
+
+
+def x_vectors(problem: ConvProblem, columns: int) -> list[int]:
+    """Elements of x that one aligned copy can move along w; `columns` divides every box's first column."""
+    if problem.x_layout != "nchw" or problem.stride_w != 1 or problem.s == 1:
+        return [1]
+    return [v for v in (1, 2, 4) if problem.w % v == 0 and problem.pad_left % v == 0 and columns % v == 0]
+
+
+def suggest(problem: ConvProblem, target: Target, choose: Choose) -> SimtConfig:
+    """A config from the search space; most of its picks are legal together."""
+    staging = choose("staging", ("window", "tap", "explicit"))
+    thread_q = choose("thread_q", thread_columns(problem))
+    tile_q = choose(f"tile_q.{thread_q}", tile_columns(problem, thread_q))
+    thread_n = choose("thread_n", thread_filters(problem))
+    thread_p = choose(f"thread_p.{thread_q * thread_n}", thread_rows(problem, thread_q * thread_n))
+    threads_q = tile_q // thread_q
+    tile_p = choose(f"tile_p.{thread_p}x{threads_q}", tile_rows(problem, thread_p, threads_q))
+    threads_m = Fraction(tile_p * threads_q, thread_p)
+    block_n = choose(f"block_n.{thread_n}x{threads_m}", block_filters(problem, thread_n, threads_m))
+    threads_n = block_n // thread_n
+    together = images_together(tile_p, thread_p)
+    tile_n = choose(f"tile_n.{threads_m * threads_n}x{together}", tile_images(problem, threads_m * threads_n, together))
+    threads = int(tile_n * threads_m * threads_n)
+    outputs = thread_p * thread_q * thread_n
+    # only what both counts share with a warp matters
+    shared_m, shared_n = gcd(threads // threads_n, 32), gcd(threads_n, 32)
+    aligned = 4 if tile_q >= problem.q else gcd(tile_q, 4)
+    one_tap = staging == "tap"
+    picks: dict[str, Any] = {
+        "lanes_m": choose(f"lanes_m.{shared_m}x{shared_n}", pixel_lanes(shared_m, shared_n)),
+        "block_c": choose("block_c", block_channels(problem)),
+        "block_r": choose("block_r.tap", (1,)) if one_tap else choose("block_r", block_filter_rows(problem)),
+        "num_stages": choose("num_stages", (1, 2, 3, 4)),
+        "ctas_per_sm": choose(f"ctas_per_sm.{threads}x{outputs}", resident_ctas(threads, outputs)),
+        "unroll_r": choose("unroll_r.tap", (True,)) if one_tap else choose("unroll_r", (True, False)),
+        "x_vector": choose(f"x_vector.{aligned}", x_vectors(problem, aligned))
+        if staging == "window"
+        else choose("x_vector.single", (1,)),
+        "store": choose("store", ("registers", "shared") if problem.y_layout == "nchw" else ("registers",)),
+        "tile_order": choose("tile_order", ("linear", "zigzag")),
+        "fragment_order": choose("fragment_order", ("linear", "zigzag")),
+    }
+    return SimtConfig(
+        staging=staging, tile_n=tile_n, tile_p=tile_p, tile_q=tile_q, block_n=block_n, thread_p=thread_p,
+        thread_q=thread_q, thread_n=thread_n, **picks,
+    )  # fmt: skip
+
+
+def images_together(tile_p: int, thread_p: int) -> int:
+    """Images that one thread computes in."""
+    return 1 if tile_p % thread_p == 0 else thread_p
+
+
+_COUNTS_N = (1, 2, 4, 8, 16, 32)  # threads along the filters
+
+
+def _fair_images(problem: ConvProblem, threads_per_image: Fraction, together: int) -> list[int]:
+    images = [together * n for n in (1, 2, 4, 8, 16, 32) if together * n < 2 * problem.n]
+    return [n for n in images if n * threads_per_image in _THREAD_COUNTS]
+
+
+def _waste(extent: int, tile: int) -> float:
+    return round_up(extent, tile) / extent
+
+
+def _odd_part(number: int) -> int:
+    return number // (number & -number)
+
+
+def _tiles(extent: int, thread: int) -> list[int]:
+    """Multiples of `thread` that waste little of the extent, for CTAs of up to 32 threads along it."""
+    counts = range(1, min(32, ceil_div(extent, thread)) + 1)
+    return [n * thread for n in counts if _waste(extent, n * thread) <= _MAX_WASTE * _waste(extent, thread)]

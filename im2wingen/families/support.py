@@ -1,0 +1,85 @@
+"""What the families share: a problem as template values, filter packing, the explicit window tensor."""
+
+from im2wingen.families.base import Launch, TemplateValue
+from im2wingen.problem import ConvProblem
+
+_THREADS = 256
+_ELEMENT = {"fp32": "float", "tf32": "float", "fp16": "__half", "bf16": "__nv_bfloat16"}
+MAX_GRID_X = 2**31 - 1
+
+
+def problem_values(problem: ConvProblem) -> dict[str, TemplateValue]:
+    """The values of parts/problem.cuh."""
+    return {
+        "ELEMENT": _ELEMENT[problem.precision],
+        "N": problem.n, "C": problem.c, "H": problem.h, "W": problem.w,
+        "K": problem.k, "R": problem.r, "S": problem.s, "P": problem.p, "Q": problem.q,
+        "STRIDE_H": problem.stride_h, "STRIDE_W": problem.stride_w,
+        "PAD_TOP": problem.pad_top, "PAD_LEFT": problem.pad_left, "PADDED_W": problem.padded_w,
+        "HAS_PADDING": problem.has_padding,
+        "DILATION_H": problem.dilation_h, "DILATION_W": problem.dilation_w,
+        "INPUT_CHANNELS_LAST": problem.x_layout == "nhwc",
+        "FILTER_CHANNELS_LAST": problem.w_layout == "krsc",
+        "OUTPUT_CHANNELS_LAST": problem.y_layout == "nhwc",
+        "HAS_BIAS": problem.epilogue != "none", "HAS_RELU": problem.epilogue == "bias_relu",
+    }  # fmt: skip
+
+
+def ceil_div(a: int, b: int) -> int:
+    return -(-a // b)
+
+
+def round_up(a: int, b: int) -> int:
+    return ceil_div(a, b) * b
+
+
+def unit_elements(problem: ConvProblem) -> int:
+    """Elements in 16 bytes."""
+    return 16 // problem.element_bytes
+
+
+def pack_filter(problem: ConvProblem, *, column_order: bool, channels_contiguous: bool) -> tuple[Launch, int]:
+    """The launch that writes workspace `packed`, and its bytes.
+
+    Row order has R*S taps of C channels, column (im2win) order S taps of R*C. With `channels_contiguous` it is
+    [K][tap][channel], channels padded to 16 bytes; else [tap][channel][K], K padded to 16 bytes.
+    """
+    unit = unit_elements(problem)
+    taps = problem.s if column_order else problem.r * problem.s
+    channels = problem.r * problem.c if column_order else problem.c
+    filters = problem.k
+    if channels_contiguous:
+        channels = round_up(channels, unit)
+    else:
+        filters = round_up(filters, unit)
+    elements = filters * taps * channels
+    launch = Launch(
+        template="pack_filter",
+        values={
+            **problem_values(problem), "COLUMN_ORDER": column_order, "CHANNELS_CONTIGUOUS": channels_contiguous,
+            "CHANNELS": channels, "FILTERS": filters, "THREADS": _THREADS,
+        },
+        grid=(ceil_div(elements // unit, _THREADS), 1, 1), block=_THREADS, smem_bytes=0, arguments=("w", "packed"),
+        l2_bytes=2 * elements * problem.element_bytes,
+    )  # fmt: skip
+    return launch, elements * problem.element_bytes
+
+
+def window_transform(problem: ConvProblem, *, channels_last: bool, column_pitch: int) -> tuple[Launch, int]:
+    """The launch that writes workspace `window` (the im2win tensor, pads included), and its bytes.
+
+    `column_pitch` counts elements: at least R*C channels last, else R.
+    """
+    vector = next(v for v in (unit_elements(problem), 4, 2, 1) if column_pitch % v == 0)
+    planes = 1 if channels_last else problem.c
+    elements = problem.n * planes * problem.p * problem.padded_w * column_pitch
+    launch = Launch(
+        template="window_transform",
+        values={
+            **problem_values(problem), "WINDOW_CHANNELS_LAST": channels_last, "COLUMN_PITCH": column_pitch,
+            "VECTOR": vector, "THREADS": _THREADS,
+        },
+        grid=(ceil_div(elements // vector, _THREADS), 1, 1), block=_THREADS, smem_bytes=0, arguments=("x", "window"),
+        l2_bytes=2 * elements * problem.element_bytes,
+    )  # fmt: skip
+    return launch, elements * problem.element_bytes

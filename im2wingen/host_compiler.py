@@ -1,0 +1,113 @@
+"""C++ text -> shared object or program, by the compiler of this machine; content addressed, so built once."""
+
+import hashlib
+import os
+import platform
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+from im2wingen.errors import CompileError, Im2wingenError
+from im2wingen.settings import read_settings
+
+_COMPILERS = ("g++", "clang++")
+_X86_64_V3 = frozenset({"avx2", "bmi2", "f16c", "fma", "movbe"})
+_EXCERPT_LINES = 3  # on either side of the first error
+
+
+def find_compiler() -> Path:
+    """The C++ compiler: IM2WINGEN_CXX, else g++, else clang++; Im2wingenError if there is none."""
+    wanted = read_settings().cxx
+    for name in (wanted,) if wanted else _COMPILERS:
+        if (found := shutil.which(name)) is not None:
+            return Path(found)
+    if wanted:
+        raise Im2wingenError(f"IM2WINGEN_CXX is {wanted!r}, which is no program on this machine")
+    raise Im2wingenError("no C++ compiler was found; install g++ or clang++, or name one by IM2WINGEN_CXX")
+
+
+@cache
+def cpu_flags() -> tuple[str, ...]:
+    """The -march flag for what this machine's processor has; empty where the compiler's default is all that is safe."""
+    if platform.machine() != "x86_64":
+        return ()
+    cpuinfo = Path("/proc/cpuinfo")
+    lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
+    features = next((line.partition(":")[2].split() for line in lines if line.startswith("flags")), [])
+    return ("-march=x86-64-v3",) if _X86_64_V3.issubset(features) else ()
+
+
+def build_shared_object(
+    text: str, *, include: Sequence[Path], flags: Sequence[str], folder: Path, name: str = "source"
+) -> Path:
+    """Compile `text` to a shared object in `folder`, or find the one built from the same text, flags and headers.
+
+    `name` is what a CompileError calls the text.
+    """
+    return _build(text, include=include, flags=("-shared", "-fPIC", *flags), folder=folder, name=name, suffix=".so")
+
+
+def build_program(
+    text: str, *, include: Sequence[Path], flags: Sequence[str], folder: Path, name: str = "source"
+) -> Path:
+    """Like `build_shared_object`, for a text with a main function."""
+    return _build(text, include=include, flags=flags, folder=folder, name=name, suffix="")
+
+
+def _build(text: str, *, include: Sequence[Path], flags: Sequence[str], folder: Path, name: str, suffix: str) -> Path:
+    compiler = find_compiler()
+    parts = [text, suffix, *flags, _version(compiler)]
+    for path in include:
+        parts += [str(path), _fingerprint(path)]
+    digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
+    built = folder / f"{digest}{suffix}"
+    if built.exists():
+        return built
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    source = folder / f"{digest}.cpp"  # kept: debug information and sanitizer reports name it
+    _write_atomically(source, text)
+    with tempfile.TemporaryDirectory(dir=folder, prefix="build-") as temporary:
+        unfinished = Path(temporary) / "out"
+        command = [str(compiler), *flags, *(f"-I{path}" for path in include), str(source), "-o", str(unfinished)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise CompileError(name, done.stderr, _excerpt(text, done.stderr, source))
+        os.replace(unfinished, built)
+    return built
+
+
+def _write_atomically(path: Path, text: str) -> None:
+    with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:
+        file.write(text)
+    os.replace(file.name, path)
+
+
+@cache
+def _version(compiler: Path) -> str:
+    """Path and full version of a compiler: what an object depends on beside its text."""
+    done = subprocess.run([str(compiler), "--version"], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise Im2wingenError(f"{compiler} --version failed: {done.stderr.strip()}")
+    return f"{compiler}\n{done.stdout}"
+
+
+@cache
+def _fingerprint(folder: Path) -> str:
+    """Name, size and time of every file of an include folder."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return "\n".join(f"{path}:{(status := path.stat()).st_size}:{status.st_mtime_ns}" for path in files)
+
+
+def _excerpt(text: str, log: str, source: Path) -> str:
+    """The numbered lines around the first error that lies in the text itself."""
+    match = re.search(re.escape(str(source)) + r":(\d+):", log)
+    if match is None:
+        return ""
+    error = int(match[1])
+    lines = text.splitlines()
+    first, last = max(1, error - _EXCERPT_LINES), min(len(lines), error + _EXCERPT_LINES)
+    return "\n".join(f"{'>' if n == error else ' '}{n:5d} | {lines[n - 1]}" for n in range(first, last + 1))

@@ -1,0 +1,98 @@
+"""The timing protocol: CUDA-graph replays over rotating buffer sets, candidates interleaved, median and spread.
+
+A graph holds about 10 ms of launches, a whole number of rounds over sets that together exceed four times the L2 cache,
+so no launch finds its operands cached by the one before. One untimed replay warms up; then each round replays every
+candidate once, so that drifts of clock and temperature hit all of them alike. A sample is one replay's time by events
+over its number of launches. Raise PROTOCOL_VERSION whenever a change here makes times incomparable.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import numpy as np
+
+from im2wingen.device import Device, Graph
+from im2wingen.outcome import Timing
+
+PROTOCOL_VERSION = 1
+DEFAULT_SAMPLES = 7
+GRAPH_US = 10_000.0
+_MAX_LAUNCHES = 8192
+_PROBE_RUNS = 4
+_PROBE_US = 100_000.0
+
+RunSet = Callable[[int], None]  # puts one run over the buffer set of that number into the device's stream
+
+
+class GraphTimer:
+    """One candidate as a graph; `close` it when done. Raises DeviceError for a fault in its kernels."""
+
+    def __init__(self, device: Device, run: RunSet, *, sets: int, run_us: float) -> None:
+        self._device = device
+        self.launches = launches_per_graph(sets, run_us)
+
+        def work() -> None:
+            for i in range(self.launches):
+                run(i % sets)
+
+        self._graph: Graph = device.capture(work)
+
+    def replay_us(self) -> float:
+        """Microseconds of one run, from one replay."""
+        return self._device.elapsed_us(self._graph.replay) / self.launches
+
+    def close(self) -> None:
+        self._graph.close()
+
+
+def probe_us(device: Device, run: RunSet, *, sets: int) -> float:
+    """A cheap upper estimate of one run's time, launch overhead included: the best of four, of fewer if slow."""
+    times: list[float] = []
+    for i in range(_PROBE_RUNS):
+        times.append(device.elapsed_us(partial(run, i % sets)))
+        if sum(times) > _PROBE_US:
+            break
+    return min(times)
+
+
+def time_runs(
+    device: Device, runs: Sequence[RunSet], *, sets: int, samples: int = DEFAULT_SAMPLES
+) -> list[Timing]:  # fmt: skip
+    """The full protocol for one or several candidates, interleaved; one Timing each, in order."""
+    timers: list[GraphTimer] = []
+    try:
+        for run in runs:
+            timer = GraphTimer(device, run, sets=sets, run_us=probe_us(device, run, sets=sets))
+            timers.append(timer)
+        for timer in timers:
+            timer.replay_us()
+        return sample_timers(device, timers, samples=samples)
+    finally:
+        for timer in timers:
+            timer.close()
+
+
+def sample_timers(device: Device, timers: Sequence[GraphTimer], *, samples: int = DEFAULT_SAMPLES) -> list[Timing]:
+    """`samples` rounds over warmed-up timers; the clock is read once, straight after the last round."""
+    rounds = [[timer.replay_us() for timer in timers] for _ in range(samples)]
+    clock_mhz = device.clock_mhz()
+    return [timing_of([times[i] for times in rounds], clock_mhz) for i in range(len(timers))]
+
+
+def timing_of(times_us: Sequence[float], clock_mhz: int) -> Timing:
+    """Median, minimum and relative interquartile range of samples."""
+    quarter, median, three_quarters = np.percentile(times_us, (25, 50, 75))
+    return Timing(
+        median_us=float(median),
+        min_us=float(min(times_us)),
+        spread=float((three_quarters - quarter) / median) if median > 0 else 0.0,
+        samples=len(times_us),
+        clock_mhz=clock_mhz,
+    )
+
+
+def launches_per_graph(sets: int, run_us: float) -> int:
+    """Whole rounds over the sets that fill about 10 ms; one round at least."""
+    rounds = math.ceil(GRAPH_US / (max(run_us, 0.5) * sets))
+    return sets * max(1, min(rounds, _MAX_LAUNCHES // sets))

@@ -1,0 +1,164 @@
+"""Which configuration serves a problem, and by which rule: stored best, a neighbour's, or the family's default."""
+
+import logging
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from im2wingen.cost_model import estimate_us
+from im2wingen.db.look_up import Neighbour
+from im2wingen.db.records import TrialRecord
+from im2wingen.errors import UnsupportedError, UsageError
+from im2wingen.families import families_for, family_named
+from im2wingen.families.base import Config, Family, Plan
+from im2wingen.problem import ConvProblem
+from im2wingen.render import Source, render, sources_digest, template_digest
+from im2wingen.target import Target
+
+log = logging.getLogger(__name__)
+
+Level = Literal["exact", "batch", "shape", "default"]
+_RECORDS = 8  # of the problem itself that are looked at before the next level
+_NEIGHBOURS = 16
+
+
+class Records(Protocol):
+    """The two questions that a look-up asks; the tuning database with the shipped records answers them."""
+
+    def best(
+        self,
+        problem_key: str,
+        *,
+        arch: str,
+        device_name: str | None = None,
+        template_digests: Mapping[str, str],
+        limit: int = 1,
+    ) -> list[TrialRecord]: ...
+
+    def near(
+        self,
+        problem: ConvProblem,
+        *,
+        arch: str,
+        device_name: str | None = None,
+        template_digests: Mapping[str, str],
+        limit: int = 5,
+    ) -> list[Neighbour]: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """A legal configuration of the problem, rendered; `record` is what it was taken from, None for a default."""
+
+    level: Level
+    rule: str  # a sentence
+    family: str
+    config: Config
+    plan: Plan
+    sources: tuple[Source, ...]  # one a launch
+    record: TrialRecord | None = None
+
+    @property
+    def recorded_sha256(self) -> tuple[str, ...]:
+        """The cubins that the record vouches for; empty where it vouches for none of this problem's."""
+        if self.record is None or self.level != "exact" or len(self.record.cubin_sha256) != len(self.sources):
+            return ()
+        return self.record.cubin_sha256
+
+
+def choose(
+    problem: ConvProblem,
+    target: Target,
+    records: Records | None,
+    *,
+    device_name: str | None = None,
+    family: str | None = None,
+) -> Choice:
+    """The best known configuration, by the levels exact, batch, shape, default; any supported problem gets one.
+
+    Stored configurations must fit their family's config type and rules for this problem, their templates must be those
+    of today and, at level exact, so must the rendered source. `family` restricts the choice. Raises UnsupportedError
+    with the reason of each family, UsageError for an unknown family.
+    """
+    able = _able_families(problem, target, family)
+    if records is not None:
+        for choice in _stored(problem, target, records, able, device_name):
+            return choice
+    return _default(problem, target, able)
+
+
+def plan_sources(plan: Plan) -> tuple[Source, ...]:
+    """The rendered kernels of a plan, one a launch."""
+    return tuple(render(launch) for launch in plan.launches)
+
+
+def template_digests(families: Mapping[str, Family]) -> dict[str, str]:
+    """Each family's template digest of today: what a look-up lets through."""
+    return {name: template_digest(family.templates) for name, family in families.items()}
+
+
+def _able_families(problem: ConvProblem, target: Target, name: str | None) -> dict[str, Family]:
+    if name is None:
+        return {family.name: family for family in families_for(problem, target)}
+    family = family_named(name)
+    if (reason := family.unsupported(problem, target)) is not None:
+        raise UnsupportedError(problem.key, {name: reason})
+    return {name: family}
+
+
+def _stored(
+    problem: ConvProblem, target: Target, records: Records, able: Mapping[str, Family], device_name: str | None
+) -> Iterator[Choice]:
+    """Usable choices from the database, best first; asked for lazily, level by level."""
+    digests = template_digests(able)
+    for record in records.best(
+        problem.key, arch=target.arch, device_name=device_name, template_digests=digests, limit=_RECORDS
+    ):
+        how = "predicted for" if record.predicted else "measured on"
+        yield from _usable(problem, target, able, record, "exact", f"the best of this problem {how} {_where(record)}")
+    for neighbour in records.near(
+        problem, arch=target.arch, device_name=device_name, template_digests=digests, limit=_NEIGHBOURS
+    ):
+        record = neighbour.record
+        if neighbour.level == "batch":
+            rule = f"the best of the same layer stored as {record.problem_key}"
+        else:
+            rule = f"the best of the nearest stored layer, {record.problem_key}"
+        yield from _usable(problem, target, able, record, neighbour.level, rule)
+
+
+def _usable(
+    problem: ConvProblem, target: Target, able: Mapping[str, Family], record: TrialRecord, level: Level, rule: str
+) -> Iterator[Choice]:
+    """The record as a choice for this problem, or nothing where it doesn't serve."""
+    family = able[record.family]
+    try:
+        config = family.config_from_dict(record.config)
+    except UsageError as error:
+        log.warning("ignored a stored record of %s: %s", record.problem_key, error)
+        return
+    if broken := family.broken_rules(problem, target, config):
+        log.debug("config %s of %s does not serve %s: %s", record.config_digest, family.name, problem.key, broken[0])
+        return
+    plan = family.plan(problem, target, config)
+    sources = plan_sources(plan)
+    if level == "exact" and record.source_digest and record.source_digest != sources_digest(sources):
+        log.info("ignored a stored record of %s: its kernels are rendered differently today", record.problem_key)
+        return
+    yield Choice(level=level, rule=rule, family=family.name, config=config, plan=plan, sources=sources, record=record)
+
+
+def _default(problem: ConvProblem, target: Target, able: Mapping[str, Family]) -> Choice:
+    """The default config of the family that the cost model ranks first."""
+    plans: list[tuple[float, str, Config, Plan]] = []
+    for name, family in able.items():
+        config = family.default(problem, target)
+        plan = family.plan(problem, target, config)
+        plans.append((estimate_us(plan, target, None), name, config, plan))
+    _, name, config, plan = min(plans, key=lambda entry: entry[:2])
+    rule = f"nothing stored serves it: the default config of family {name}"
+    return Choice(level="default", rule=rule, family=name, config=config, plan=plan, sources=plan_sources(plan))
+
+
+def _where(record: TrialRecord) -> str:
+    return f"{record.device_name} ({record.arch})"

@@ -1,0 +1,74 @@
+"""The end of a tuning run: its best meet side by side, so that no drift of clocks decides."""
+
+import logging
+from collections.abc import Callable, Hashable
+from dataclasses import replace
+
+from im2wingen.db import TrialRecord
+from im2wingen.errors import CompileError, CompileTimeoutError, Im2wingenError
+from im2wingen.outcome import ErrorStats, Evaluation, Outcome
+from im2wingen.tuning.attempt import Compiled, RecordMaker, rendered
+from im2wingen.tuning.executors import Executor
+from im2wingen.tuning.standings import Contender, Standings
+
+log = logging.getLogger(__name__)
+
+FINALISTS = 5
+
+
+def play_off(
+    standings: Standings, executor: Executor, maker: RecordMaker, *, report: Callable[[TrialRecord], None]
+) -> list[TrialRecord]:
+    """Measure the best configs of different kernels against each other; their records, the winner first.
+
+    The default config of the leader's family takes part, so that the gain over it is measured side by side too. Empty
+    where nobody could be measured; the search's own times stand then.
+    """
+    finalists = _finalists(standings, executor, maker)
+    if not finalists:
+        return []
+    try:
+        evaluations = executor.play_off([compiled for _, compiled in finalists]).result()
+    except Im2wingenError as error:
+        log.warning("there was no play-off: %s", error)
+        return []
+    records = []
+    for (contender, compiled), evaluation in zip(finalists, evaluations, strict=True):
+        if evaluation is not None:
+            evaluation = _with_error(evaluation, contender.record)
+            records.append(maker.record(compiled.attempt, evaluation, compiled.cubins, play_off=True))
+            report(records[-1])
+    timed = [record for record in records if record.outcome == Outcome.OK]
+    return sorted(timed, key=lambda record: (record.median_us, record.config_digest))
+
+
+def _finalists(standings: Standings, executor: Executor, maker: RecordMaker) -> list[tuple[Contender, Compiled]]:
+    found: dict[Hashable, tuple[Contender, Compiled]] = {}
+    ranked = standings.ranked()
+    if not ranked:
+        return []
+    leader = ranked[0].pick.family
+    default = (leader.name, leader.default(maker.problem, maker.target).digest())
+    for contender in ranked:
+        if len(found) < FINALISTS or contender.pick.identity == default:
+            compiled = contender.compiled or _compiled_again(contender, executor, maker)
+            if compiled is not None:
+                found.setdefault(compiled.kernels, (contender, compiled))
+    return list(found.values())
+
+
+def _compiled_again(contender: Contender, executor: Executor, maker: RecordMaker) -> Compiled | None:
+    """A contender of an earlier run, with its number of then."""
+    attempt = rendered(maker.problem, maker.target, contender.record.trial, contender.pick)
+    try:
+        return Compiled(attempt=attempt, cubins=executor.compile(attempt.sources).result())
+    except (CompileError, CompileTimeoutError) as error:
+        log.warning("trial %d is not in the play-off: %s", attempt.number, error)
+        return None
+
+
+def _with_error(evaluation: Evaluation, record: TrialRecord) -> Evaluation:
+    """The evaluation with the error that the search found, where the play-off did not verify again."""
+    if evaluation.error is not None or record.max_error is None or record.norm_error is None:
+        return evaluation
+    return replace(evaluation, error=ErrorStats(max_error=record.max_error, norm_error=record.norm_error))

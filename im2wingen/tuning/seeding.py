@@ -1,0 +1,74 @@
+"""The configs that a study tries first: defaults, what served alike problems, and the cost model's favourites."""
+
+import itertools
+import logging
+from collections.abc import Iterator, Sequence
+
+from im2wingen.cost_model import estimate_us
+from im2wingen.db import LayeredRecords, TrialRecord
+from im2wingen.errors import UsageError
+from im2wingen.families.base import Config, Family
+from im2wingen.problem import ConvProblem
+from im2wingen.render import template_digest
+from im2wingen.target import Target
+
+log = logging.getLogger(__name__)
+
+_STORED = 4  # configs of the problem itself, and as many of its neighbours
+_MODEL_SAMPLES = 256  # legal configs a family that the cost model looks at
+_MODEL_DRAWS = 4096  # random picks a family, at most, to get them
+_MODEL_BEST = 8  # of all families together
+
+
+def seeds(
+    problem: ConvProblem, target: Target, families: Sequence[Family], records: LayeredRecords, *, seed: int
+) -> Iterator[tuple[Family, Config]]:
+    """Each family's default, then stored configs, then the cost model's best; repeats and illegal ones included."""
+    for family in families:
+        yield family, family.default(problem, target)
+    yield from stored_configs(problem, target, families, records)
+    yield from promising_configs(problem, target, families, seed=seed)
+
+
+def stored_configs(
+    problem: ConvProblem, target: Target, families: Sequence[Family], records: LayeredRecords
+) -> Iterator[tuple[Family, Config]]:
+    """The best configs stored for the problem itself, then those of the nearest other problems, whatever device."""
+    by_name = {family.name: family for family in families}
+    digests = {family.name: template_digest(family.templates) for family in families}
+    found = records.best(
+        problem.key, arch=target.arch, device_name=target.name, template_digests=digests, limit=_STORED
+    )
+    near = records.near(problem, arch=target.arch, device_name=target.name, template_digests=digests, limit=_STORED)
+    for record in [*found, *(neighbour.record for neighbour in near)]:
+        family = by_name[record.family]
+        config = config_of(family, record)
+        if config is not None:
+            yield family, config
+
+
+def promising_configs(
+    problem: ConvProblem, target: Target, families: Sequence[Family], *, seed: int
+) -> list[tuple[Family, Config]]:
+    """Of a few hundred random legal configs a family, those with the smallest estimates, one an estimate.
+
+    Configs that the model can't tell apart differ in a detail that it doesn't know; the study will try those.
+    """
+    estimates: dict[float, tuple[str, Family, Config]] = {}
+    for family in families:
+        draws = itertools.islice(family.random_configs(problem, target, seed), _MODEL_DRAWS)
+        legal = (config for config in draws if not family.broken_rules(problem, target, config))
+        for config in dict.fromkeys(itertools.islice(legal, _MODEL_SAMPLES)):
+            estimate = estimate_us(family.plan(problem, target, config), target)
+            entry = (config.digest(), family, config)
+            estimates[estimate] = min(estimates.get(estimate, entry), entry, key=lambda entry: entry[0])
+    return [estimates[estimate][1:] for estimate in sorted(estimates)[:_MODEL_BEST]]
+
+
+def config_of(family: Family, record: TrialRecord) -> Config | None:
+    """The record's config, or None where it doesn't fit the family's fields."""
+    try:
+        return family.config_from_dict(record.config)
+    except UsageError as error:
+        log.debug("a stored config of %s is left out: %s", record.problem_key, error)
+        return None

@@ -1,0 +1,88 @@
+"""How far from the float64 reference a kernel may be, and the errors that say it is farther."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from im2wingen.errors import Im2wingenError
+from im2wingen.problem import ConvProblem, Precision
+
+Kind = Literal["normal", "integer"]  # of the test data
+INPUT_MAGNITUDE = 2  # of integer x and w: their products' sums stay exact in fp32
+BIAS_MAGNITUDE = 8
+
+
+class WrongResultError(Im2wingenError):
+    """A kernel's numbers are wrong; the sentence says how many, the worst and where."""
+
+
+class GuardError(Im2wingenError):
+    """A kernel wrote outside its buffers; the sentence says where."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErrorBound:
+    """|y - ref| <= output_rounding * |ref| + term_rounding * sum |x * w| + absolute."""
+
+    output_rounding: float
+    term_rounding: float
+    absolute: float
+
+
+_OUTPUT_ROUNDING: dict[Precision, float] = {"fp32": 2.0**-24, "tf32": 2.0**-24, "fp16": 2.0**-11, "bf16": 2.0**-8}
+_INPUT_ROUNDING: dict[Precision, float] = {"fp32": 0.0, "tf32": 2 * 2.0**-11 + 2.0**-22, "fp16": 0.0, "bf16": 0.0}
+_ACCUMULATE_ROUNDING: dict[Precision, float] = {"fp32": 2.0**-24, "tf32": 2.0**-23, "fp16": 2.0**-23, "bf16": 2.0**-23}
+_CONFIDENCE = 4.0  # standard deviations, so to say: Higham and Mary's lambda
+
+
+def error_bound(problem: ConvProblem) -> ErrorBound:
+    """The bound for random-normal data, term by term.
+
+    Let S = sum |x * w| (+ |bias|) of one output, exact in the rounded inputs, and n = gemm_k + 1 the terms of its sum.
+
+    - *Accumulation.* Any order of n fp32 additions, each off by a relative u, is off by at most n * u * S. Rounding
+      errors that are independent with mean zero stay below lambda * sqrt(n) * u * S with a probability that depends on
+      lambda alone (Higham and Mary, "A new approach to probabilistic rounding error analysis", SIAM J. Sci. Comput. 41,
+      2019, theorem 3.1); lambda is 4 here. u is 2^-24 for fp32 on CUDA cores. Tensor cores truncate, so u is 2^-23, and
+      the errors have a mean: those of one accumulator grow like the number of mma steps (gemm_k / 8 or less) times the
+      partial sum, but for data of random signs the partial sum is about S / (0.64 * sqrt(n)), so that their sum,
+      n / 8 * u * S / (0.64 * sqrt(n)), is a twentieth of the bound.
+    - *Products.* fp16 x fp16 has 22 bits and bf16 x bf16 16, exact in fp32's 24; fp32 is multiplied by FMA, unrounded
+      (where it isn't, the additions' bound has room). tf32 rounds both inputs to 11 bits: (1 + 2^-11)^2 - 1 a product.
+    - *Output.* One rounding to the output type: 2^-11 (fp16), 2^-8 (bf16), 2^-24 (fp32) of the value, which is |ref|
+      up to the errors above; below fp16's normal range half its spacing, 2^-25, absolute. ReLU only shrinks errors.
+    """
+    accumulation = _CONFIDENCE * (problem.gemm_k + 1) ** 0.5 * _ACCUMULATE_ROUNDING[problem.precision]
+    output = _OUTPUT_ROUNDING[problem.precision]
+    return ErrorBound(
+        output_rounding=output,
+        term_rounding=(1 + output) * (_INPUT_ROUNDING[problem.precision] + accumulation),
+        absolute=2.0**-25 if problem.precision == "fp16" else 0.0,
+    )
+
+
+def input_scale(problem: ConvProblem, name: str, kind: Kind) -> float:
+    """Standard deviation of normal data, so that y is about standard normal; largest magnitude of integers."""
+    if kind == "integer":
+        return float(BIAS_MAGNITUDE if name == "bias" else INPUT_MAGNITUDE)
+    return float(problem.gemm_k**-0.5) if name == "w" else 1.0
+
+
+def y_coordinates(problem: ConvProblem, index: int) -> str:
+    """`n=0 k=3 p=1 q=2` of the element at a flat index into y."""
+    letters = "npqk" if problem.y_layout == "nhwc" else "nkpq"
+    place = {}
+    for letter, extent in reversed(list(zip(letters, problem.y_shape, strict=True))):
+        index, place[letter] = divmod(index, extent)
+    return " ".join(f"{letter}={place[letter]}" for letter in "nkpq")
+
+
+def wrong_result_sentence(
+    problem: ConvProblem, kind: Kind, *, violations: int, nans: int, index: int, found: float, wanted: float
+) -> str:
+    """How many elements of y are wrong, the worst of them and where it is."""
+    total = problem.gemm_m * problem.k
+    also = f" ({nans} of them NaN)" if nans else ""
+    return (
+        f"{violations} of {total} elements of y are wrong on {kind} data{also}; "
+        f"the worst, at {y_coordinates(problem, index)}, is {found:.9g} and should be {wanted:.9g}"
+    )

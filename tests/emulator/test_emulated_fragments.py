@@ -1,0 +1,101 @@
+"""ldmatrix and mma.sync against the fragment tables of the PTX ISA, element by element, written down here once more.
+
+The tables: "Matrix Fragments for mma.m16n8k16 with floating point type", "Matrix Fragments for mma.m16n8k8" (.tf32) and
+"Warp-level matrix load instruction: ldmatrix".
+"""
+
+import numpy as np
+import pytest
+from emulated import nvrtc_log, one_kernel
+
+from im2wingen.emulator import EmulatedKernel
+
+ONE = (1, 1, 1)
+LANES = np.arange(32)
+GROUP, THREAD = LANES // 4, LANES % 4
+
+
+def place_16bit(i: int) -> tuple[np.ndarray, np.ndarray]:
+    """Row and column, by lane, of a_i of A[16x16]."""
+    row = GROUP if i < 2 or 4 <= i < 6 else GROUP + 8
+    return row, THREAD * 2 + (i & 1) + (8 if i >= 4 else 0)
+
+
+def place_b_16bit(i: int) -> tuple[np.ndarray, np.ndarray]:
+    """Row and column, by lane, of b_i of B[16x8]."""
+    return THREAD * 2 + (i & 1) + (8 if i >= 2 else 0), GROUP
+
+
+def place_accumulator(i: int) -> tuple[np.ndarray, np.ndarray]:
+    """Row and column, by lane, of c_i of C[16x8]."""
+    return (GROUP if i < 2 else GROUP + 8), THREAD * 2 + (i & 1)
+
+
+MMA_BODY = """
+  float d[4]; uint32_t fa[4], fb[2];
+  for (int i = 0; i < 4; ++i) d[i] = c[threadIdx.x * 4 + i];
+  for (int i = 0; i < 4; ++i) fa[i] = a[threadIdx.x * 4 + i];
+  for (int i = 0; i < 2; ++i) fb[i] = b[threadIdx.x * 2 + i];
+  ptx::INSTRUCTION(d, fa, fb);
+  for (int i = 0; i < 4; ++i) c[threadIdx.x * 4 + i] = d[i];"""
+
+
+@pytest.mark.parametrize("precision", ["f16", "bf16", "tf32"])
+def test_mma_fragments(precision: str) -> None:
+    depth = 8 if precision == "tf32" else 16
+    rng = np.random.default_rng(1)
+    a = rng.integers(-8, 9, (16, depth)).astype(np.float32)  # small integers: every sum is exact
+    b = rng.integers(-8, 9, (depth, 8)).astype(np.float32)
+    c = rng.integers(-8, 9, (16, 8)).astype(np.float32)
+    if precision == "tf32":
+        garbage = rng.integers(0, 1 << 13, (32, 4), dtype=np.uint32)  # low bits that the instruction ignores
+        fa = np.stack([a[GROUP + i % 2 * 8, THREAD + i // 2 * 4] for i in range(4)], 1).view(np.uint32) | garbage
+        fb = np.stack([b[THREAD + i * 4, GROUP] for i in range(2)], 1).view(np.uint32) | garbage[:, :2]
+        instruction = "mma_m16n8k8_f32_tf32"
+    else:
+
+        def narrow(x: np.ndarray) -> np.ndarray:
+            return (
+                x.astype(np.float16).view(np.uint16)
+                if precision == "f16"
+                else (x.view(np.uint32) >> 16).astype(np.uint16)
+            )
+
+        fa = np.stack([narrow(a[place_16bit(i)]) for i in range(8)], 1).view(np.uint32)
+        fb = np.stack([narrow(b[place_b_16bit(i)]) for i in range(4)], 1).view(np.uint32)
+        instruction = f"mma_m16n8k16_f32_{precision}"
+    fragment_c = np.stack([c[place_accumulator(i)] for i in range(4)], 1)
+    source = one_kernel(
+        "const uint32_t* a, const uint32_t* b, float* c",
+        MMA_BODY.replace("INSTRUCTION", instruction),
+        includes=("ptx/mma.cuh",),
+    )
+    nvrtc_log(source, "sm_80")
+    EmulatedKernel(source).launch(ONE, 32, 0, [np.ascontiguousarray(fa), np.ascontiguousarray(fb), fragment_c], seed=2)
+    expected = c + a @ b
+    for i in range(4):
+        np.testing.assert_array_equal(fragment_c[:, i], expected[place_accumulator(i)])
+
+
+@pytest.mark.parametrize("matrices", [2, 4])
+def test_ldmatrix(matrices: int) -> None:
+    """Lane l gives the address of row l % 8 of matrix l / 8 and gets elements 2 * (l % 4) and + 1 of row l / 4."""
+    pitch = 24  # elements; rows are spread, so that an address is more than its index
+    body = f"""
+  IM2WINGEN_DYNAMIC_SMEM(smem);
+  uint16_t* tile = reinterpret_cast<uint16_t*>(smem);
+  for (int i = threadIdx.x; i < {matrices} * 8 * {pitch}; i += 32) tile[i] = x[i];
+  __syncwarp();
+  uint32_t r[{matrices}];
+  ptx::ldmatrix_x{matrices}(r, tile + threadIdx.x % ({matrices} * 8) * {pitch});
+  for (int i = 0; i < {matrices}; ++i) y[threadIdx.x * {matrices} + i] = r[i];"""
+    source = one_kernel("const uint16_t* x, uint32_t* y", body, includes=("ptx/ldmatrix.cuh",))
+    nvrtc_log(source, "sm_80")
+    x = np.arange(matrices * 8 * pitch, dtype=np.uint16)
+    y = np.zeros((32, matrices), np.uint32)
+    EmulatedKernel(source).launch(ONE, 32, matrices * 8 * pitch * 2, [x, y])
+    rows = x.reshape(matrices, 8, pitch)
+    pairs = y.view(np.uint16).reshape(32, matrices, 2)
+    for i in range(matrices):
+        np.testing.assert_array_equal(pairs[:, i, 0], rows[i, GROUP, THREAD * 2])
+        np.testing.assert_array_equal(pairs[:, i, 1], rows[i, GROUP, THREAD * 2 + 1])

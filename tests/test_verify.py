@@ -1,0 +1,231 @@
+"""The support kernels: compiled for every arch, their arithmetic in the emulator; the bound; verdicts on y."""
+
+import numpy as np
+import pytest
+
+from im2wingen.device_data import ELEMENT_CODE, FILL_JOB, FILL_LAUNCH, KIND_CODE, input_sizes, set_count
+from im2wingen.dtypes import STORAGE_DTYPE, from_storage, to_storage
+from im2wingen.emulator import EmulatedKernel
+from im2wingen.families import FAMILIES
+from im2wingen.families.base import Launch
+from im2wingen.nvrtc import compile_cubin
+from im2wingen.problem import ConvProblem, Precision
+from im2wingen.reference import conv_magnitude, conv_reference
+from im2wingen.render import render
+from im2wingen.target import PRESETS, preset
+from im2wingen.verify import COMPARE_JOB, COMPARE_LAUNCH, COMPARE_PARTIAL, reference_launch
+from im2wingen.verify_data import Kind, WrongResultError, error_bound, y_coordinates
+from im2wingen.verify_emulated import compare_arrays, emulated_inputs, verify_emulated
+
+PRECISIONS: tuple[Precision, ...] = ("fp32", "tf32", "fp16", "bf16")
+
+
+@pytest.mark.parametrize("arch", PRESETS)
+@pytest.mark.parametrize(
+    "launch",
+    [FILL_LAUNCH, COMPARE_LAUNCH, *(reference_launch(ConvProblem.parse("cv5", precision=p)) for p in PRECISIONS)],
+    ids=lambda launch: launch.template,
+)
+def test_support_kernels_compile_everywhere(launch: Launch, arch: str) -> None:
+    cubin = compile_cubin(render(launch), arch)
+    assert cubin.spill_bytes == 0
+    assert cubin.smem_bytes <= 48 * 1024
+
+
+@pytest.mark.parametrize("shape", ["cv4", "cv1", "n4c512h7w7k512r3s3g512", "n1c64h8w8k64r3s3g8", "n1c1h4w4k9r1s1"])
+def test_reference_tile_fits_static_shared_memory(shape: str) -> None:
+    values = reference_launch(ConvProblem.parse(shape)).values
+    block_m, block_k, block_c = (int(values[f"block_{d}"]) for d in "mkc")
+    assert 8 * block_c * (block_m + block_k) + 12 * block_m <= 48 * 1024
+    assert block_m * block_k == 256 * 16
+
+
+def splitmix64(z: np.ndarray) -> np.ndarray:
+    z = z + np.uint64(0x9E3779B97F4A7C15)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))
+
+
+def filled(precision: Precision, kind: Kind, count: int, *, scale: float = 1.0, grid: int = 2) -> np.ndarray:
+    job = np.array([(count, 7, KIND_CODE[kind], ELEMENT_CODE[precision], scale)], FILL_JOB)
+    out = np.zeros(count + 3, STORAGE_DTYPE[precision])
+    EmulatedKernel(render(FILL_LAUNCH)).launch((grid, 1, 1), FILL_LAUNCH.block, 0, [job, out])
+    assert not out[count:].any()  # nothing past the count
+    return from_storage(out[:count], precision)
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_fill_integers_are_the_hash(precision: Precision) -> None:
+    with np.errstate(over="ignore"):
+        bits = splitmix64(splitmix64(np.array([7], np.uint64)) ^ np.arange(1000, dtype=np.uint64))
+    expected = (bits >> np.uint64(32)).astype(np.int64) % 5 - 2
+    np.testing.assert_array_equal(filled(precision, "integer", 1000, scale=2.0), expected)
+
+
+def test_fill_does_not_depend_on_the_grid() -> None:
+    np.testing.assert_array_equal(filled("fp16", "normal", 700, grid=1), filled("fp16", "normal", 700, grid=3))
+
+
+def test_fill_normals_have_the_scale_asked_for() -> None:
+    values = filled("fp32", "normal", 20_000, scale=0.25)
+    assert abs(values.mean()) < 0.01
+    assert abs(values.std() - 0.25) < 0.01
+    assert abs(np.mean(np.abs(values) < 0.25) - 0.683) < 0.02  # within one standard deviation
+
+
+@pytest.mark.parametrize(
+    ("shape", "precision", "layout", "epilogue"),
+    [
+        ("n2c3h5w7k4r3s2", "fp32", "nhwc", "none"),  # less than one tile in every direction
+        ("n1c17h6w5k65r3s3st2x1pad1", "fp16", "nchw", "bias_relu"),  # one channel and one filter over a tile
+        ("n3c2h7w9k3r3s3pad2,0,1,3dil2", "bf16", "nhwc-nchw", "bias"),  # four pads, dilation
+        ("n1c6h9w9k9r2s2g3", "tf32", "nchw-nhwc", "none"),  # groups
+        ("n2c5h8w8k5r3s3pad1g5", "fp32", "nhwc", "none"),  # depthwise
+        ("n1c1h33w33k1r1s1", "fp16", "nhwc", "none"),  # more than one tile of pixels
+    ],
+)
+def test_reference_kernel_equals_numpy(shape: str, precision: str, layout: str, epilogue: str) -> None:
+    problem = ConvProblem.parse(shape, precision=precision, layout=layout, epilogue=epilogue)
+    inputs = emulated_inputs(problem, "normal", 3)
+    launch = reference_launch(problem)
+    y, magnitude = np.full(problem.y_shape, np.nan), np.full(problem.y_shape, np.nan, np.float32)
+    arguments = [inputs["x"], inputs["w"], inputs["bias"], y, magnitude]
+    EmulatedKernel(render(launch)).launch(launch.grid, launch.block, 0, arguments, seed=2)
+    bias = None if epilogue == "none" else inputs["bias"]
+    np.testing.assert_allclose(y, conv_reference(problem, inputs["x"], inputs["w"], bias), rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(magnitude, conv_magnitude(problem, inputs["x"], inputs["w"], bias), rtol=1e-6)
+
+
+def test_reference_kernel_skips_padding() -> None:
+    problem = ConvProblem.parse("n1c1h3w3k1r3s3pad1", precision="fp32")
+    w = np.ones(problem.w_shape, np.float32)
+    w[0, 0] = np.nan  # the top row of taps
+    launch = reference_launch(problem)
+    y, magnitude = np.zeros(problem.y_shape), np.zeros(problem.y_shape, np.float32)
+    arguments = [np.ones(problem.x_shape, np.float32), w, np.zeros(1, np.float32), y, magnitude]
+    EmulatedKernel(render(launch)).launch(launch.grid, launch.block, 0, arguments)
+    np.testing.assert_array_equal(y[0, 0, :, 0], [4, 6, 4])
+    assert np.isnan(y[0, 1:]).all()
+
+
+def compared(precision: Precision, y: np.ndarray, reference: np.ndarray, *, exact: bool) -> np.ndarray:
+    """The compare kernel's partials for a bound of 1e-3 |ref| + 1e-4 sum + 1e-5 with sum = 10."""
+    job = np.array([(y.size, 1e-3, 1e-4, 1e-5, ELEMENT_CODE[precision], exact)], COMPARE_JOB)
+    partials = np.zeros(3, COMPARE_PARTIAL)
+    arguments = [job, y, reference, np.full(y.size, 10.0, np.float32), partials]
+    EmulatedKernel(render(COMPARE_LAUNCH)).launch((3, 1, 1), COMPARE_LAUNCH.block, 0, arguments)
+    return partials
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_compare_measures_errors(precision: Precision) -> None:
+    reference = np.random.default_rng(0).standard_normal(2001)  # no multiple of the block
+    y = to_storage(reference * (1 + 4e-4), precision)
+    partials = compared(precision, y, reference, exact=False)
+    error = np.abs(from_storage(y, precision) - reference)
+    bound = 1e-3 * np.abs(reference) + 1e-3 + 1e-5
+    assert partials["violations"].sum() == np.count_nonzero(error > bound)
+    assert partials["max_error"].max() == error.max()
+    worst = partials[np.argmax(partials["worst"])]
+    assert worst["worst_index"] == np.argmax(error / bound)
+    assert worst["worst"] == pytest.approx((error / bound).max(), rel=1e-6)
+    assert partials["error_squares"].sum() == pytest.approx((error**2).sum())
+    assert partials["reference_squares"].sum() == pytest.approx((reference**2).sum())
+
+
+def test_compare_counts_nan_and_infinity() -> None:
+    reference = np.ones(600)
+    y = np.ones(600, np.float16)
+    y[[5, 300]], y[599] = np.nan, np.inf
+    partials = compared("fp16", y, reference, exact=False)
+    assert partials["violations"].sum() == 3
+    assert partials["nans"].sum() == 2
+    assert partials["worst_index"][np.argmax(partials["worst"])] == 599
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_compare_exact_demands_the_nearest_element(precision: Precision) -> None:
+    reference = np.arange(-3000.0, 3001.0, 7.0)  # beyond what fp16 and bf16 hold exactly
+    y = to_storage(reference, precision)
+    assert compared(precision, y, reference, exact=True)["violations"].sum() == 0
+    y[123] = to_storage(reference[100:101], precision)[0]
+    partials = compared(precision, y, reference, exact=True)
+    assert partials["violations"].sum() == 1
+    assert partials["worst_index"][np.argmax(partials["worst"])] == 123
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_bound_holds_a_sequential_fp32_sum_and_not_a_lost_term(precision: Precision) -> None:
+    problem = ConvProblem.parse("n1c64h6w6k8r3s3", precision=precision)
+    inputs = emulated_inputs(problem, "normal", 0)
+    x, w = (from_storage(inputs[name], precision).astype(np.float32) for name in "xw")
+    if precision == "tf32":
+        x, w = ((a.view(np.uint32) + 0x1000 & 0xFFFFE000).view(np.float32) for a in (x, w))
+    acc = np.zeros(problem.y_shape, np.float32)
+    for r in range(3):
+        for s in range(3):
+            for c in range(64):
+                acc += x[:, r : r + problem.p, s : s + problem.q, c, None] * w[None, None, None, :, r, s, c]
+    stats = compare_arrays(problem, "normal", inputs, to_storage(acc, precision))
+    assert 0 < stats.norm_error < {"fp32": 1e-6, "tf32": 1e-3, "fp16": 1e-3, "bf16": 1e-2}[precision]
+    lost = acc - 2 * x[:, : problem.p, : problem.q, 0, None] * w[None, None, None, :, 0, 0, 0] * 8
+    with pytest.raises(WrongResultError, match="on normal data"):
+        compare_arrays(problem, "normal", inputs, to_storage(lost, precision))
+
+
+def test_bound_grows_with_gemm_k() -> None:
+    bounds = [error_bound(ConvProblem.parse(f"n1c{c}h4w4k1r1s1")).term_rounding for c in (1, 16, 256)]
+    assert bounds == sorted(bounds)
+    assert bounds[2] / bounds[0] == pytest.approx((257 / 2) ** 0.5)
+
+
+def test_integer_data_stay_exact() -> None:
+    for shape in ("cv4", "cv12"):
+        problem = ConvProblem.parse(shape, batch=1, precision="fp16")
+        assert 4 * problem.gemm_k + 8 < 2**24  # the largest sum is exact in fp32
+
+
+def test_wrong_integers_are_reported_with_their_place() -> None:
+    problem = ConvProblem.parse("n2c3h4w5k2r2s2", precision="fp16", layout="nhwc-nchw")
+    inputs = emulated_inputs(problem, "integer", 0)
+    reference = conv_reference(problem, inputs["x"], inputs["w"])
+    y = to_storage(reference, "fp16")
+    y[1, 0, 2, 3] += 1
+    with pytest.raises(WrongResultError, match=r"1 of 48 .* integer data; the worst, at n=1 k=0 p=2 q=3, is") as caught:
+        compare_arrays(problem, "integer", inputs, y)
+    assert str(caught.value).endswith(f"should be {reference[1, 0, 2, 3]:g}")
+    y[0, 0, 0, 0] = np.nan
+    with pytest.raises(WrongResultError, match=r"2 of 48 .*\(1 of them NaN\); the worst, at n=0 k=0 p=0 q=0, is nan"):
+        compare_arrays(problem, "integer", inputs, y)
+
+
+def test_coordinates_follow_the_layout() -> None:
+    nhwc = ConvProblem.parse("n2c1h4w5k3r1s1")
+    assert y_coordinates(nhwc, 1 + 3 * (2 + 5 * (3 + 4 * 1))) == "n=1 k=1 p=3 q=2"
+    nchw = ConvProblem.parse("n2c1h4w5k3r1s1", layout="nchw")
+    assert y_coordinates(nchw, 2 + 5 * (3 + 4 * (1 + 3 * 1))) == "n=1 k=1 p=3 q=2"
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_emulated_plans_are_judged(name: str) -> None:
+    family, target = FAMILIES[name], preset("sm_90a")
+    precision = {"simt": "fp32"}.get(name, "fp16")
+    problem = ConvProblem.parse("n1c8h7w7k16r3s3pad2,0,1,1", precision=precision)
+    stats = verify_emulated(problem, family.plan(problem, target, family.default(problem, target)))
+    assert 0 < stats.max_error < 0.01
+    shifted = ConvProblem.parse("n1c8h7w7k16r3s3pad0,2,1,1", precision=precision)  # the same shapes, other rows
+    plan = family.plan(shifted, target, family.default(shifted, target))
+    with pytest.raises(WrongResultError, match="on integer data"):
+        verify_emulated(problem, plan)
+
+
+def test_sets_exceed_four_times_the_l2_cache() -> None:
+    assert set_count(300_000_000, 60 * 2**20) == 1
+    assert set_count(10_000_000, 60 * 2**20) == 26
+    assert set_count(100, 60 * 2**20) == 4096
+
+
+def test_input_sizes_hold_a_bias_where_there_is_one() -> None:
+    assert input_sizes(ConvProblem.parse("n1c2h3w3k4r1s1")) == {"x": 36, "w": 16}
+    assert input_sizes(ConvProblem.parse("n1c2h3w3k4r1s1", epilogue="bias"))["bias"] == 8
