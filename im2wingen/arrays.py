@@ -264,8 +264,14 @@ def _type_name(array: Any) -> str:
 
 
 def _allocate(device: int, n_bytes: int) -> Any:
+    """A cuda.core Buffer of the device's memory pool, in the order of the legacy stream."""
+    from cuda.bindings import driver
     from cuda.core import LEGACY_DEFAULT_STREAM, Device
 
+    before = driver.cuCtxGetCurrent()[1]
     owner = Device(device)
     owner.set_current()
-    return owner.allocate(n_bytes, stream=LEGACY_DEFAULT_STREAM)
+    try:
+        return owner.allocate(n_bytes, stream=LEGACY_DEFAULT_STREAM)
+    finally:
+        driver.cuCtxSetCurrent(before)

@@ -1,5 +1,6 @@
 """What a worker process does on its device: verify a candidate, probe it, measure it."""
 
+import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -12,6 +13,8 @@ from im2wingen.outcome import Candidate, Evaluation, Outcome, Timing
 from im2wingen.problem import ConvProblem
 from im2wingen.verify import Verifier
 from im2wingen.verify_data import GuardError, WrongResultError
+
+log = logging.getLogger(__name__)
 
 SLOWER_FACTOR = 1.5  # of the best time so far
 _PROBE_SLACK_US = 20.0  # what events around a single launch may add
@@ -65,12 +68,15 @@ class DeviceEvaluator:
             return evaluation
 
     def playoff(self, candidates: Sequence[Candidate]) -> list[Timing | None]:
-        """Verified candidates timed against each other, interleaved; DeviceError if one fails after all."""
+        """Verified candidates timed against each other, interleaved; all None if one of them fails after all."""
         try:
             return list(self._playoff(candidates, []))
-        except DeviceError:
-            self.usable = False
-            raise
+        except DeviceError as error:
+            self.usable = _refused(error)
+            if evaluation_of(error) is None:
+                raise
+            log.warning("the play-off was lost: %s", error)
+            return [None] * len(candidates)
 
     def close(self) -> None:
         self._sets.close()

@@ -74,7 +74,8 @@ def tune(
     database, a path or URL, or None for the user's. With equal seeds the picks are equal as far as the order in which
     trials end is.
 
-    Raises UsageError, UnsupportedError, NoDeviceError, DatabaseError, and our own trouble when it keeps coming.
+    Compilers and device workers are spawned processes, so a script calls this under `if __name__ == "__main__"`. Raises
+    UsageError, UnsupportedError, NoDeviceError, DatabaseError, and our own trouble when it keeps coming.
     """
     started = time.monotonic()
     _check_positive("time_budget_s", time_budget_s)
@@ -118,6 +119,7 @@ class _Run:
         self._target = executor.facts.target
         self._families = {family.name: family for family in families}
         self._started, self._seed, self._on_progress = started, seed, on_progress
+        self._defaults = {family.name: family.default(problem, self._target) for family in families}
         self._study = TuningStudy(problem, self._target, families, seed=seed)
         self._standings = Standings()
         self._maker = RecordMaker(
@@ -180,14 +182,17 @@ class _Run:
         self._standings.add(Pick(family=family, config=config, trial=None), record, None)
 
     def _enqueue_seeds(self) -> None:
-        records = LayeredRecords((self._database, ShippedRecords()))
         families = list(self._families.values())
+        for family in families:
+            self._study.enqueue(family, self._defaults[family.name])
+        records = LayeredRecords((self._database, ShippedRecords()))
         for family, config in seeds(self._problem, self._target, families, records, seed=self._seed):
             self._study.enqueue(family, config)
 
     def _play_off(self) -> None:
         """The winner becomes the best; where none could be measured, the search's best stands."""
-        winners = play_off(self._standings, self._executor, self._maker, report=self._report)
+        defaults = {(name, config.digest()) for name, config in self._defaults.items()}
+        winners = play_off(self._standings, defaults, self._executor, self._maker, report=self._report)
         for record in winners:
             self._standings.note(record)
         self._best = winners[0] if winners else None
@@ -221,8 +226,7 @@ class _Run:
     def _result(self, stopped_by: StopReason) -> TuneResult:
         best, default = self._leader(), None
         if best is not None:
-            family = self._families[best.family]
-            default = self._standings.timed((family.name, family.default(self._problem, self._target).digest()))
+            default = self._standings.timed((best.family, self._defaults[best.family].digest()))
         return TuneResult(
             problem=self._problem,
             target=self._target,

@@ -24,9 +24,9 @@ from im2wingen.verify_data import (
 def verify_emulated(problem: ConvProblem, plan: Plan, *, seed: int = 0, sanitize: bool = False) -> ErrorStats:
     """Run the plan in the emulator on integers, then on normals; the statistics of the normals.
 
-    For small problems: a product takes tens of nanoseconds. Memory that nobody wrote holds huge numbers in the first run
-    (for kernels that treat NaN apart) and NaN in the second. Raises WrongResultError, CompileError, and EmulatorError
-    for what a device would punish.
+    For small problems: a product takes tens of nanoseconds. Memory that nobody wrote holds huge numbers in the first
+    run (for kernels that treat NaN apart) and NaN in the second. Raises WrongResultError, CompileError, and
+    EmulatorError for what a device would punish.
     """
     _run_and_check(problem, plan, "integer", seed, sanitize, "finite")
     return _run_and_check(problem, plan, "normal", seed, sanitize, "nan")

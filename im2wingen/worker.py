@@ -49,7 +49,7 @@ class DeviceWorker:
         self._process: WorkerProcess | None = None
 
     def __enter__(self) -> Self:
-        """Start the process; Im2wingenError if it can't set itself up."""
+        """Start the process; NoDeviceError, or another Im2wingenError, if it can't set itself up."""
         self._running()
         return self
 
@@ -90,7 +90,7 @@ class DeviceWorker:
         process = self._running()
         try:
             answer = process.ask(request, limit_s)
-        except (LostProcessError, Im2wingenError):
+        except BaseException:  # Ctrl-C included: its answer must not meet the next request
             self._discard()
             raise
         if not answer.usable:
@@ -104,9 +104,11 @@ class DeviceWorker:
             self.restarts += 1
             try:
                 self.setup_s = self._process.set_up(self._setup_timeout_s)
-            except (LostProcessError, Im2wingenError) as error:
+            except BaseException as error:
                 self._discard()
-                raise Im2wingenError(f"the device's worker process could not be set up: {error}") from error
+                if isinstance(error, LostProcessError):
+                    raise Im2wingenError(f"the device's worker process could not be set up: {error}") from error
+                raise
         return self._process
 
     def _discard(self, *, patience_s: float = 0.0) -> None:

@@ -11,7 +11,7 @@ from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from typing import Protocol
 
-from im2wingen.errors import Im2wingenError
+from im2wingen.errors import Im2wingenError, NoDeviceError
 from im2wingen.outcome import Candidate, Evaluation, Outcome, Timing
 from im2wingen.problem import ConvProblem
 
@@ -68,6 +68,7 @@ class _Trouble:
     """An Im2wingenError in the process that no candidate is to blame for; the process ends with it."""
 
     sentence: str
+    kind: type[Im2wingenError]
 
 
 class LostProcessError(Exception):
@@ -127,7 +128,7 @@ class WorkerProcess:
         except (EOFError, ConnectionError):
             raise self._ending() from None
         if isinstance(answer, _Trouble):
-            raise Im2wingenError(answer.sentence)
+            raise answer.kind(answer.sentence)
         assert isinstance(answer, Answer)
         return answer
 
@@ -174,4 +175,5 @@ def serve(handle: int) -> None:
         except (EOFError, ConnectionError):
             return
         except Im2wingenError as error:
-            connection.send(_Trouble(sentence=str(error)))
+            kind = NoDeviceError if isinstance(error, NoDeviceError) else Im2wingenError  # others do not pickle
+            connection.send(_Trouble(sentence=str(error), kind=kind))

@@ -166,8 +166,8 @@ def driver_errors(fake: FakeCuda) -> None:
     with pytest.raises(DeviceError, match="CUDA_ERROR_OUT_OF_MEMORY"):  # our own trouble, no outcome
         evaluator.evaluate(CANDIDATE, None)
     fake.set_fault(LAUNCH_FAILED)
-    with pytest.raises(DeviceError, match="CUDA_ERROR_LAUNCH_FAILED"):
-        evaluator.playoff([CANDIDATE])
+    assert evaluator.playoff([CANDIDATE, CANDIDATE]) == [None, None]
+    assert not evaluator.usable
 
 
 def test_driver_errors_are_outcomes_or_raised() -> None:

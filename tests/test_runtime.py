@@ -5,6 +5,7 @@ import subprocess
 import sys
 import types
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -332,6 +333,6 @@ def test_importing_is_light_and_tune_stays_a_function():
         "assert not heavy, heavy; import im2wingen.tune; assert callable(im2wingen.tune); "
         "from im2wingen import load, tune; assert callable(tune) and callable(load)"
     )
-    subprocess.run([sys.executable, "-c", code], check=True)
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(im2wingen.__file__).parents[1])
     with pytest.raises(AttributeError, match="no attribute 'lode'"):
         im2wingen.lode  # noqa: B018

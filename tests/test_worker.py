@@ -140,7 +140,7 @@ def test_a_closed_worker_leaves_no_process() -> None:
 
 
 def test_set_up_errors_are_told() -> None:
-    with pytest.raises(Im2wingenError, match="device 5 does not exist"), DeviceWorker(PROBLEM, factory=no_device):
+    with pytest.raises(NoDeviceError, match="device 5 does not exist"), DeviceWorker(PROBLEM, factory=no_device):
         pass
     with pytest.raises(Im2wingenError, match="exit code 3"), DeviceWorker(PROBLEM, factory=dies_at_start):
         pass

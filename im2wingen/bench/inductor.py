@@ -21,7 +21,7 @@ def contestants(session: Session) -> list[Contestant]:
             x, w, stride=stride, padding=padding, dilation=dilation, groups=problem.groups
         )
 
-    torch._dynamo.reset()
+    torch.compiler.reset()
     compiled = torch.compile(convolution, dynamic=False, options=options)
     xs = [as_nchw(x, problem.x_layout) for x in buffers.x]
     ws = [as_nchw(w, problem.w_layout) for w in buffers.w]

@@ -57,13 +57,16 @@ def tune(
         raise UsageError(f"executor is {executor!r}; allowed are {', '.join(_EXECUTORS)}")
     output = Output(as_json=as_json)
     target = _stand_in(arch, output)
-    results = [
-        _tuned(
-            problem, target, output, families=family, time_budget_s=time_budget, max_trials=max_trials, seed=seed,
-            resume=resume, db=db,
-        )
-        for problem in problems
-    ]  # fmt: skip
+    results: list[TuneResult] = []
+    for problem in problems:
+        results.append(
+            _tuned(
+                problem, target, output, families=family, time_budget_s=time_budget, max_trials=max_trials, seed=seed,
+                resume=resume, db=db,
+            )
+        )  # fmt: skip
+        if results[-1].stopped_by == "interrupted":
+            break
     command = ["tune", *opt.problem_arguments(problems), "--time-budget", f"{time_budget:g}"]
     command += [] if max_trials is None else ["--max-trials", str(max_trials)]
     command += [word for name in family or () for word in ("--family", name)]

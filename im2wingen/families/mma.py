@@ -36,6 +36,7 @@ class MmaConfig(Config):
     tile_q: int
     warps_m: int
     warps_n: int
+    warps_k: int
     warp_n: int
     patch_k: int
     block_k: int
@@ -65,7 +66,7 @@ class MmaConfig(Config):
 
     @property
     def threads(self) -> int:
-        return 32 * self.warps_m * self.warps_n
+        return 32 * self.warps_m * self.warps_n * self.warps_k
 
     @property
     def num_accumulators(self) -> int:
@@ -148,7 +149,10 @@ class MmaGeometry:
         rows, pitch = config.block_m, config.block_n
         if self.problem.y_layout == "nchw":
             rows, pitch = pitch, rows
-        return (self.unit + max(stages, rows * (pitch + self.unit))) * self.problem.element_bytes
+        epilogue = rows * (pitch + self.unit)
+        if config.warps_k > 1:
+            epilogue = max(epilogue, config.block_m * config.block_n * 4 // self.problem.element_bytes)
+        return (self.unit + max(stages, epilogue)) * self.problem.element_bytes
 
     @property
     def tiles_n(self) -> int:
@@ -221,6 +225,7 @@ def suggest(problem: ConvProblem, target: Target, choose: Choose) -> MmaConfig:
         tile_q=tile_q,
         warps_m=choose("warps_m", [1, 2, 4]),
         warps_n=choose("warps_n", [n for n in (1, 2, 4) if n == 1 or problem.k > 16 * (n - 1)]),
+        warps_k=choose("warps_k", [1, 2]),
         warp_n=choose("warp_n", [n for n in _WARP_WIDTHS if n < problem.k + 16]),
         patch_k=patch_k,
         block_k=block_k,
@@ -258,9 +263,9 @@ RULES = (
         ),
     ),
     Rule(
-        sentence="warps_m and warps_n are at least 1, and the CTA has at most 16 warps",
+        sentence="warps_m, warps_n and warps_k are at least 1, and the CTA has at most 16 warps",
         holds=lambda problem, target, config: (
-            config.warps_m >= 1 and config.warps_n >= 1 and config.warps_m * config.warps_n <= 16
+            min(config.warps_m, config.warps_n, config.warps_k) >= 1 and config.threads <= 512
         ),
     ),
     Rule(
@@ -292,9 +297,14 @@ RULES = (
         ),
     ),
     Rule(
-        sentence="fragment_stages 2 needs two or more stages and a block_k of 4 units or more",
+        sentence="the warps_k warps of a tile have equally many steps (block_k / 2 units) in a slice",
+        holds=lambda problem, target, config: config.block_k // (2 * unit_elements(problem)) % config.warps_k == 0,
+    ),
+    Rule(
+        sentence="fragment_stages 2 needs two or more stages, and an even number of steps for a warp in a slice",
         holds=lambda problem, target, config: (
-            config.fragment_stages == 1 or (config.num_stages > 1 and config.block_k >= 4 * unit_elements(problem))
+            config.fragment_stages == 1
+            or (config.num_stages > 1 and config.block_k // (2 * unit_elements(problem) * config.warps_k) % 2 == 0)
         ),
     ),
     Rule(
@@ -395,6 +405,7 @@ def default(problem: ConvProblem, target: Target) -> MmaConfig:
                         tile_q=tile.q,
                         warps_m=2 if tile.pixels > 32 else 1,
                         warps_n=2 if problem.k > warp_n else 1,
+                        warps_k=1,
                         warp_n=warp_n,
                         patch_k=patch_k if staging == "window" else padded_channels(problem, column=False),
                         block_k=4 * unit,
@@ -440,6 +451,7 @@ def plan(problem: ConvProblem, target: Target, config: MmaConfig) -> Plan:
                 "TILE_Q": config.tile_q,
                 "WARPS_M": config.warps_m,
                 "WARPS_N": config.warps_n,
+                "WARPS_K": config.warps_k,
                 "WARP_M": config.warp_m,
                 "WARP_N": config.warp_n,
                 "PATCH_K": config.patch_k,

@@ -1,8 +1,9 @@
 """Family `simt`: fp32 on the CUDA cores, an implicit GEMM over im2win windows in shared memory."""
 
 from im2wingen.families.base import Family, Launch, Plan, TemplateValue
+from im2wingen.families.simt_config import SimtConfig
 from im2wingen.families.simt_default import default
-from im2wingen.families.simt_geometry import SimtConfig, SimtGeometry
+from im2wingen.families.simt_geometry import SimtGeometry
 from im2wingen.families.simt_rules import RULES, unsupported
 from im2wingen.families.simt_space import suggest
 from im2wingen.families.support import pack_filter, problem_values, round_up, window_transform
@@ -15,14 +16,14 @@ def plan(problem: ConvProblem, target: Target, config: SimtConfig) -> Plan:
     geometry = SimtGeometry(problem=problem, config=config)
     pack, packed_bytes = pack_filter(problem, column_order=False, channels_contiguous=False)
     if config.staging != "explicit":
-        launches = (pack, _convolution(geometry, target, "x"))
-        return Plan(launches=launches, workspace={"packed": packed_bytes})
-    channels_last = problem.x_layout == "nhwc"
+        return Plan(launches=(pack, _convolution(geometry, target, "x")), workspace={"packed": packed_bytes})
     transform, window_bytes = window_transform(
-        problem, channels_last=channels_last, column_pitch=geometry.column_pitch
+        problem, channels_last=problem.x_layout == "nhwc", column_pitch=geometry.column_pitch
     )
-    launches = (pack, transform, _convolution(geometry, target, "window"))
-    return Plan(launches=launches, workspace={"packed": packed_bytes, "window": window_bytes})
+    return Plan(
+        launches=(pack, transform, _convolution(geometry, target, "window")),
+        workspace={"packed": packed_bytes, "window": window_bytes},
+    )
 
 
 def _convolution(geometry: SimtGeometry, target: Target, source: str) -> Launch:
@@ -51,7 +52,8 @@ def _values(geometry: SimtGeometry) -> dict[str, TemplateValue]:
         "BLOCK_N": config.block_n, "BLOCK_C": config.block_c, "BLOCK_R": config.block_r,
         "THREAD_P": config.thread_p, "THREAD_Q": config.thread_q, "THREAD_N": config.thread_n,
         "LANES_M": config.lanes_m, "NUM_STAGES": config.num_stages, "CTAS_PER_SM": config.ctas_per_sm,
-        "UNROLL_C": geometry.unroll_c, "UNROLL_R": config.block_r if config.unroll_r else 1, "X_VECTOR": config.x_vector,
+        "UNROLL_C": geometry.unroll_c, "UNROLL_R": config.block_r if config.unroll_r else 1,
+        "X_VECTOR": config.x_vector,
         "CHANNEL_LANES": geometry.channel_lanes, "PHASE_PITCH": geometry.phase_pitch,
         "ROW_PITCH": geometry.row_pitch, "CHANNEL_PITCH": geometry.channel_pitch,
         "COLUMN_PITCH": geometry.column_pitch, "FILTERS": round_up(problem.k, 4), "STORE_N": geometry.store_n,

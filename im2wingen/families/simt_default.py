@@ -8,57 +8,37 @@ from itertools import product
 from typing import Any
 
 from im2wingen.families import simt_space as space
-from im2wingen.families.simt_geometry import SimtConfig, SimtGeometry
+from im2wingen.families.simt_config import SimtConfig
+from im2wingen.families.simt_geometry import SimtGeometry
 from im2wingen.families.simt_rules import RULES, whole_threads
 from im2wingen.families.support import ceil_div, round_up
 from im2wingen.problem import ConvProblem
 from im2wingen.target import Target
 
-_SHORTLIST = 24  # tiles whose stages are looked at
-_SPARE_REGISTERS = 16  # beyond what a thread needs at the least
+_EXTENTS, _TILES, _SHORTLIST = 10, 150, 12  # how many the next, dearer estimate looks at
+_SPARE_REGISTERS = 14  # that the compiler takes beyond what a thread needs at the least
 # Share of the FFMA rate that 1, 2, 3, 4 warps of a scheduler reach.
 _RATE_OF_WARPS = (0.80, 0.90, 0.95, 0.97)
 _FILL_CYCLES = 1500  # first copies and last stores of a CTA, nothing else running on its SM
-_STORE_BYTES_PER_CYCLE = 16  # of an SM, all storing
+_L2_BYTES_PER_CYCLE, _STORE_BYTES_PER_CYCLE = 24, 16  # of an SM, all at it
 
 
 @lru_cache(maxsize=256)
 def default(problem: ConvProblem, target: Target) -> SimtConfig:
-    """The legal config with the least estimated time; one warp and one pixel a CTA if none of the estimates is legal."""
-    tiles = sorted(_tiles(problem, target), key=lambda tile: (_cycles(problem, target, tile), tile.digest()))[:_SHORTLIST]
-    for staging in ("window", "tap"):
+    """The legal config with the least estimated time; one warp and one pixel a CTA if no estimated one is legal."""
+    tiles = sorted(_tiles(problem), key=lambda tile: _waste(problem, target, tile))[:_TILES]
+    tiles = [_with(tile, ctas_per_sm=n) for tile in tiles if (n := _resident(problem, target, tile)) > 0]
+    tiles = sorted(tiles, key=lambda tile: _cycles(problem, target, tile))
+    for staging, first in product(("window", "tap"), range(0, len(tiles), _SHORTLIST)):
         legal = [
             config
-            for tile in tiles
-            for config in _stages(problem, target, replace(tile, staging=staging))
+            for tile in tiles[first : first + _SHORTLIST]
+            for config in _stages(problem, target, _with(tile, staging=staging))
             if all(rule.holds(problem, target, config) for rule in RULES)
         ]
         if legal:
             return min(legal, key=lambda config: (_cycles(problem, target, config), config.digest()))
     return _least()
-
-
-def _cycles(problem: ConvProblem, target: Target, config: SimtConfig) -> float:
-    """Estimated SM cycles of the whole convolution."""
-    geometry = SimtGeometry(problem=problem, config=config)
-    ffmas = geometry.block_m * config.block_n * problem.r * problem.s * round_up(problem.c, config.block_c)
-    # instructions of a thread for one channel and filter row
-    multiply = geometry.block_s * geometry.thread_m * config.thread_n
-    reads = config.thread_p * geometry.segment_loads * geometry.phases
-    reads += geometry.block_s * ceil_div(config.thread_n, 4)
-    copies = 6 * geometry.patch_copies + 6 * geometry.filter_copies + 60
-    copies_share = copies / (config.block_c * config.block_r * multiply)
-    instructions = 1 + reads / multiply + copies_share
-    resident = min(config.ctas_per_sm, ceil_div(geometry.ctas, target.sm_count))
-    warps = resident * geometry.threads / 128
-    rate = _RATE_OF_WARPS[min(4, max(1, int(warps))) - 1] * warps / -(-warps // 1)
-    if config.num_stages == 1:
-        rate *= 0.8 + 0.2 * (1 - 1 / resident)
-    work = ffmas / target.ffma_per_sm * instructions / rate
-    store = 4 * geometry.block_m * config.block_n / _STORE_BYTES_PER_CYCLE
-    cta = max(work, store) + (min(work, store) + _FILL_CYCLES) / resident
-    rounds, rest = divmod(geometry.ctas, target.sm_count * config.ctas_per_sm)
-    return cta * (rounds * config.ctas_per_sm + ceil_div(rest, target.sm_count))
 
 
 def _least() -> SimtConfig:
@@ -69,29 +49,44 @@ def _least() -> SimtConfig:
     )  # fmt: skip
 
 
-def _tiles(problem: ConvProblem, target: Target) -> Iterator[SimtConfig]:
-    """Every way to share the output out, with the least stage."""
-    rows = [(t, tile) for t in space.thread_rows(problem) for tile in space.tile_rows(problem, t)]
+def _tiles(problem: ConvProblem) -> Iterator[SimtConfig]:
+    """Ways to share the output out, with the least stage."""
     columns = [(t, tile) for t in space.thread_columns(problem) for tile in space.tile_columns(problem, t)]
-    filters = [(t, block) for t in space.thread_filters(problem) for block in space.block_filters(problem, t)]
-    for (thread_p, tile_p), (thread_q, tile_q), (thread_n, block_n) in product(rows, columns, filters):
-        if not 16 <= thread_p * thread_q * thread_n <= 128 and problem.gemm_m * problem.k > 1 << 16:
-            continue
-        threads_n = block_n // thread_n
-        per_image = Fraction(tile_q // thread_q * tile_p * threads_n, thread_p)
-        for tile_n in space.tile_images(problem, per_image):
-            threads = tile_n * per_image
-            if threads.denominator != 1 or threads % 32 or threads > 512:
-                continue
-            tile = _with(
-                _least(), staging="window", tile_n=tile_n, tile_p=tile_p, tile_q=tile_q, block_n=block_n,
-                thread_p=thread_p, thread_q=thread_q, thread_n=thread_n,
-                lanes_m=_lanes(int(threads) // threads_n, threads_n),
-                store="shared" if problem.y_layout == "nchw" and thread_q % 4 else "registers",
-            )  # fmt: skip
-            if whole_threads(problem, tile):
-                geometry = SimtGeometry(problem=problem, config=tile)
-                yield _with(tile, ctas_per_sm=_resident(target, geometry))
+    columns.sort(key=lambda pair: _extent_waste(problem.q, problem.stride_w, problem.window_w, pair))
+    for (thread_q, tile_q), thread_n in product(columns[:_EXTENTS], space.thread_filters(problem)):
+        threads_q = tile_q // thread_q
+        rows = [
+            (t, tile)
+            for t in space.thread_rows(problem, thread_q * thread_n)
+            for tile in space.tile_rows(problem, t, threads_q)
+        ]
+        rows.sort(key=lambda pair: _extent_waste(problem.p, problem.stride_h, problem.window_h, pair))
+        for thread_p, tile_p in rows[:_EXTENTS]:
+            threads_m = Fraction(tile_p * threads_q, thread_p)
+            for block_n in space.block_filters(problem, thread_n, threads_m):
+                yield from _boxes(problem, (thread_p, thread_q, thread_n), (tile_p, tile_q, block_n))
+
+
+def _boxes(problem: ConvProblem, thread: tuple[int, int, int], tile: tuple[int, int, int]) -> Iterator[SimtConfig]:
+    (thread_p, thread_q, thread_n), (tile_p, tile_q, block_n) = thread, tile
+    threads_n = block_n // thread_n
+    per_image = Fraction(tile_p * tile_q * threads_n, thread_p * thread_q)
+    for tile_n in space.tile_images(problem, per_image, space.images_together(tile_p, thread_p)):
+        threads = int(tile_n * per_image)
+        config = _with(
+            _least(), staging="window", tile_n=tile_n, tile_p=tile_p, tile_q=tile_q, block_n=block_n,
+            thread_p=thread_p, thread_q=thread_q, thread_n=thread_n, lanes_m=_lanes(threads // threads_n, threads_n),
+            store="shared" if problem.y_layout == "nchw" and thread_q % 4 else "registers",
+        )  # fmt: skip
+        if threads % 32 == 0 and whole_threads(problem, config):
+            yield config
+
+
+def _extent_waste(extent: int, stride: int, window: int, pair: tuple[int, int]) -> float:
+    """Computed over wanted, with the input that neighbouring tiles both read as a tenth; small threads cost reads."""
+    thread, tile = pair
+    overlap = (window - stride) / (tile * stride)
+    return round_up(extent, tile) / extent * (1 + max(0.0, overlap) / 10) * (1 + 0.1 / thread)
 
 
 def _lanes(threads_m: int, threads_n: int) -> int:
@@ -99,27 +94,68 @@ def _lanes(threads_m: int, threads_n: int) -> int:
     return min(space.pixel_lanes(threads_m, threads_n), key=lambda lanes: (abs(lanes - 6), lanes))
 
 
+def _waste(problem: ConvProblem, target: Target, tile: SimtConfig) -> float:
+    """Instructions for each wanted multiply-add, and SMs without work; from the tile alone."""
+    thread_m, outputs = tile.thread_p * tile.thread_q, tile.tile_n * tile.tile_p * tile.tile_q * tile.block_n
+    ctas = ceil_div(problem.n, tile.tile_n) * ceil_div(problem.p, tile.tile_p) * ceil_div(problem.q, tile.tile_q)
+    ctas *= ceil_div(problem.k, tile.block_n)
+    reads = (tile.thread_p * (tile.thread_q / problem.s + 1) + tile.thread_n) / (4 * thread_m * tile.thread_n)
+    rows = (tile.tile_p - 1) * problem.stride_h + problem.window_h
+    columns = (tile.tile_q - 1) * problem.stride_w + problem.window_w
+    copies = 6 * tile.tile_n * (rows * columns / (problem.r * problem.s) + tile.block_n / 4) / outputs
+    busy = ceil_div(ctas, target.sm_count) * target.sm_count / ctas
+    few_outputs = 1 + 2 / (thread_m * tile.thread_n)
+    return outputs * ctas * (1 + reads + copies) * busy * few_outputs
+
+
+def _cycles(problem: ConvProblem, target: Target, config: SimtConfig) -> float:
+    """Estimated SM cycles of the whole convolution."""
+    geometry = SimtGeometry(problem=problem, config=config)
+    outputs = geometry.block_m * config.block_n
+    channels = round_up(problem.c, config.block_c)
+    # of a thread, for one channel and filter row
+    multiply = geometry.block_s * geometry.thread_m * config.thread_n
+    reads = config.thread_p * geometry.segment_loads * geometry.phases + geometry.block_s * config.thread_n / 4
+    copies = 6 * (geometry.patch_copies + geometry.filter_copies) + 60
+    instructions = multiply + reads + copies / (config.block_c * config.block_r)
+
+    resident = min(config.ctas_per_sm, ceil_div(geometry.ctas, target.sm_count))
+    warps = resident * geometry.threads / 128  # of a scheduler
+    rate = _RATE_OF_WARPS[min(4, max(1, int(warps))) - 1] * warps / -(-warps // 1)
+    if config.num_stages == 1:
+        rate *= 1 - 0.2 / resident
+    work = outputs * channels * problem.r * problem.s / target.ffma_per_sm * instructions / multiply / rate
+    staged = config.block_c * (config.tile_n * geometry.rows * geometry.columns + geometry.taps * config.block_n)
+    traffic = 4 * geometry.steps * staged / _L2_BYTES_PER_CYCLE + 4 * outputs / _STORE_BYTES_PER_CYCLE
+    cta = max(work, traffic) + (0.3 * min(work, traffic) + _FILL_CYCLES) / resident
+    rounds, rest = divmod(geometry.ctas, target.sm_count * config.ctas_per_sm)
+    return cta * (rounds * config.ctas_per_sm + ceil_div(rest, target.sm_count))
+
+
 def _stages(problem: ConvProblem, target: Target, tile: SimtConfig) -> Iterator[SimtConfig]:
     """The tile with every stage that is worth a look."""
-    geometry = SimtGeometry(problem=problem, config=tile)
     rows = [1] if tile.staging == "tap" else sorted({1, problem.r})
     channels = [c for c in space.block_channels(problem) if c in (1, 2, 4, 8, 16, problem.c)]
-    vector = max(space.x_vectors(problem)) if tile.staging == "window" else 1
-    if tile.tile_q % vector and tile.tile_q < problem.q:
-        vector = 1
+    aligned = 4 if tile.tile_q >= problem.q else tile.tile_q & -tile.tile_q
+    vector = max(space.x_vectors(problem, aligned)) if tile.staging == "window" else 1
+    resident = tile.ctas_per_sm
     for block_r, block_c, num_stages, fewer in product(rows, channels, (1, 2, 3), (0, 1, 2)):
         straight = block_r * problem.s * tile.thread_p * tile.thread_q * tile.thread_n
-        yield _with(
-            tile, block_r=block_r, block_c=block_c, num_stages=num_stages, x_vector=vector,
-            unroll_r=block_r == 1 or straight <= 1024, ctas_per_sm=max(1, _resident(target, geometry) - fewer),
-        )  # fmt: skip
+        if resident > fewer:
+            yield _with(
+                tile, block_r=block_r, block_c=block_c, num_stages=num_stages, x_vector=vector,
+                unroll_r=block_r == 1 or straight <= 1024, ctas_per_sm=resident - fewer,
+            )  # fmt: skip
 
 
-def _resident(target: Target, geometry: SimtGeometry) -> int:
-    """CTAs of an SM by registers and threads."""
-    registers = round_up(geometry.registers + _SPARE_REGISTERS, 8)
-    by_threads = target.max_threads_per_sm // geometry.threads
-    return max(1, min(target.regs_per_sm // (registers * geometry.threads), by_threads, 8))
+def _resident(problem: ConvProblem, target: Target, tile: SimtConfig) -> int:
+    """CTAs of an SM by registers and threads; 0 if the registers of not even one suffice."""
+    geometry = SimtGeometry(problem=problem, config=tile)
+    early = 2 * tile.thread_p * geometry.segment if geometry.phases > 1 else 0  # the next phases, read ahead
+    registers = round_up(geometry.registers + early + _SPARE_REGISTERS, 8)
+    most = min(target.max_threads_per_sm // geometry.threads, target.max_blocks_per_sm)
+    fits = [n for n in range(1, most + 1) if registers * round_up(n * geometry.threads, 128) <= target.regs_per_sm]
+    return max(fits, default=0) if registers <= 256 else 0
 
 
 def _with(config: SimtConfig, **fields: Any) -> SimtConfig:

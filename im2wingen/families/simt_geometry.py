@@ -1,40 +1,15 @@
-"""simt: config, and what follows from it and the problem (who computes what, how shared memory is laid out)."""
+"""simt: what follows from a config and a problem: who computes what, how shared memory is laid out."""
 
 from dataclasses import dataclass
 from functools import cached_property
 from math import gcd, prod
-from typing import Literal
 
-from im2wingen.families.base import Config
+from im2wingen.families.simt_config import SimtConfig
 from im2wingen.families.support import ceil_div, round_up
 from im2wingen.problem import ConvProblem
 
 _BANKS = 32
 _STRAIGHT_FFMAS = 128  # multiply-adds after which the instructions of a loop hardly count
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SimtConfig(Config):
-    """One simt kernel; templates/simt.cu.j2 draws the tile."""
-
-    staging: Literal["window", "tap", "explicit"]
-    tile_n: int  # images, rows and columns of outputs of a CTA
-    tile_p: int
-    tile_q: int
-    block_n: int  # filters of a CTA
-    block_c: int  # channels of a stage
-    block_r: int  # filter rows of a stage; divides R
-    thread_p: int  # rows (or images) and columns of outputs and filters of a thread
-    thread_q: int
-    thread_n: int
-    lanes_m: Literal[1, 2, 4, 8, 16, 32]  # lanes of a warp along the pixels
-    num_stages: Literal[1, 2, 3, 4]
-    ctas_per_sm: int  # that the registers must leave room for
-    unroll_r: bool  # the filter rows of a stage as straight code
-    x_vector: Literal[1, 2, 4]  # input elements of one copy
-    store: Literal["registers", "shared"]
-    tile_order: Literal["linear", "zigzag"]
-    fragment_order: Literal["linear", "zigzag"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -275,7 +250,7 @@ class SimtGeometry:
     def registers(self) -> int:
         """What a thread needs at the least: accumulators, a segment of each row, filters, addresses."""
         config = self.config
-        return self.thread_m * config.thread_n + config.thread_p * self.segment + config.thread_n + 14
+        return self.thread_m * config.thread_n + config.thread_p * self.segment + config.thread_n + 20
 
     @property
     def _row_ffmas(self) -> int:

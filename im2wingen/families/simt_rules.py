@@ -3,8 +3,9 @@
 from collections.abc import Callable
 
 from im2wingen.families.base import Rule
-from im2wingen.families.simt_geometry import SimtConfig, SimtGeometry
-from im2wingen.families.support import MAX_GRID_X, ceil_div
+from im2wingen.families.simt_config import SimtConfig
+from im2wingen.families.simt_geometry import SimtGeometry
+from im2wingen.families.support import MAX_GRID_X, ceil_div, round_up
 from im2wingen.problem import ConvProblem
 from im2wingen.target import Target
 
@@ -45,8 +46,8 @@ def whole_threads(problem: ConvProblem, config: SimtConfig) -> bool:
 
 
 def _registers_fit(geometry: SimtGeometry, target: Target) -> bool:
-    per_thread = target.regs_per_sm // (geometry.config.ctas_per_sm * geometry.threads) // 8 * 8
-    return geometry.registers <= min(255, per_thread)
+    resident = round_up(geometry.config.ctas_per_sm * geometry.threads, 128)  # a quarter of an SM's warps share a file
+    return geometry.registers <= min(255, target.regs_per_sm // resident // 8 * 8)
 
 
 def _threads_fit(geometry: SimtGeometry, target: Target) -> bool:
@@ -92,7 +93,8 @@ RULES: tuple[Rule, ...] = (
         sentence="threads must divide the box: thread_q tile_q, thread_n block_n, thread_p tile_p or else tile_n",
         holds=lambda problem, target, config: whole_threads(problem, config),
     ),
-    _rule("a CTA must have 32 to 1024 threads, a multiple of 32", lambda g, t: g.threads % 32 == 0 and g.threads <= 1024),
+    _rule("a CTA must have 32 to 1024 threads, a multiple of 32",
+          lambda g, t: g.threads % 32 == 0 and g.threads <= 1024),
     _rule(
         "lanes_m must divide the threads along the pixels and 32 / lanes_m those along the filters",
         lambda g, t: g.threads_m % g.config.lanes_m == 0 and g.threads_n % (32 // g.config.lanes_m) == 0,

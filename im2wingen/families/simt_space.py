@@ -2,15 +2,16 @@
 
 from fractions import Fraction
 from math import gcd
-from typing import Any
+from typing import Any, get_args
 
 from im2wingen.families.base import Choose
-from im2wingen.families.simt_geometry import SimtConfig
-from im2wingen.families.support import ceil_div, round_up
+from im2wingen.families.simt_config import SimtConfig, Staging
+from im2wingen.families.support import round_up
 from im2wingen.problem import ConvProblem
 from im2wingen.target import Target
 
 _MAX_WASTE = 1.13  # computed over wanted, of one dimension of the output
+_TINY = 1 << 20  # outputs; a convolution with fewer is a matter of latency and may waste
 _THREAD_COUNTS = range(32, 513, 32)
 _MAX_OUTPUTS = 128  # of a thread
 _OTHER_REGISTERS = 30  # of a thread, at the least, beside its accumulators
@@ -19,28 +20,28 @@ _OTHER_REGISTERS = 30  # of a thread, at the least, beside its accumulators
 def thread_columns(problem: ConvProblem) -> list[int]:
     """Columns of a thread that waste little of Q."""
     least = 1 if problem.q < 8 else 3
-    return [t for t in range(least, 15) if t <= problem.q and _waste(problem.q, t) <= _MAX_WASTE] or [1]
+    return [t for t in range(least, 15) if t <= problem.q and _fair(problem, problem.q, t)] or [1]
 
 
 def tile_columns(problem: ConvProblem, thread_q: int) -> list[int]:
     """Columns of a CTA, in whole threads."""
-    return [tile for tile in _tiles(problem.q, thread_q) if _odd_part(tile // thread_q) <= 7]
+    return [tile for tile in _tiles(problem, problem.q, thread_q) if _odd_part(tile // thread_q) <= 7]
 
 
 def thread_filters(problem: ConvProblem) -> list[int]:
     """Filters of a thread."""
-    return [t for t in (4, 8, 12, 16) if t == 4 or (t <= problem.k and _waste(problem.k, t) <= _MAX_WASTE)]
+    return [t for t in (4, 8, 12, 16) if t == 4 or (t <= problem.k and _fair(problem, problem.k, t))]
 
 
 def thread_rows(problem: ConvProblem, outputs: int) -> list[int]:
     """Rows (or images) of a thread that computes `outputs` in each."""
-    fair = [t for t in range(1, 8) if t <= 2 or (t <= problem.p and _waste(problem.p, t) <= _MAX_WASTE)]
+    fair = [t for t in range(1, 8) if t <= 2 or (t <= problem.p and _fair(problem, problem.p, t))]
     return [t for t in fair if t * outputs <= _MAX_OUTPUTS] or [1]
 
 
 def tile_rows(problem: ConvProblem, thread_p: int, threads_q: int) -> list[int]:
     """Rows of a CTA: whole threads, or few rows whose threads reach over images."""
-    whole = _tiles(problem.p, thread_p)
+    whole = _tiles(problem, problem.p, thread_p)
     across = [t for t in range(1, 17) if t % thread_p and t <= problem.p and _waste(problem.p, t) == 1.0]
     tiles = sorted({*whole, *across} if thread_p < 2 * problem.n else whole)
     fair = [t for t in tiles if any(_fair_images(problem, Fraction(t * threads_q * n, thread_p), 1) for n in _COUNTS_N)]
@@ -51,7 +52,7 @@ def block_filters(problem: ConvProblem, thread_n: int, threads_m: Fraction) -> l
     """Filters of a CTA, for a thread's and for the threads along the pixels of one image."""
     least = min(n for n in _COUNTS_N if n * thread_n % 4 == 0)
     blocks = [n * thread_n for n in _COUNTS_N if n == least or n * thread_n < problem.k + thread_n * n / 2]
-    fair = [block for block in blocks if block == blocks[0] or _waste(problem.k, block) <= _MAX_WASTE]
+    fair = [block for block in blocks if block == blocks[0] or _fair(problem, problem.k, block)]
     return [b for b in fair if _fair_images(problem, threads_m * b / thread_n, 1)] or fair
 
 
@@ -62,7 +63,9 @@ def tile_images(problem: ConvProblem, threads_per_image: Fraction, together: int
 
 def pixel_lanes(threads_m: int, threads_n: int) -> list[int]:
     """Ways to lay a warp over threads_m * threads_n."""
-    return [lanes for lanes in (1, 2, 4, 8, 16, 32) if threads_m % lanes == 0 and threads_n % (32 // lanes) == 0] or [32]
+    return [lanes for lanes in (1, 2, 4, 8, 16, 32) if threads_m % lanes == 0 and threads_n % (32 // lanes) == 0] or [
+        32
+    ]
 
 
 def block_channels(problem: ConvProblem) -> list[int]:
@@ -91,7 +94,7 @@ def x_vectors(problem: ConvProblem, columns: int) -> list[int]:
 
 def suggest(problem: ConvProblem, target: Target, choose: Choose) -> SimtConfig:
     """A config from the search space; most of its picks are legal together."""
-    staging = choose("staging", ("window", "tap", "explicit"))
+    staging: Staging = choose("staging", get_args(Staging))
     thread_q = choose("thread_q", thread_columns(problem))
     tile_q = choose(f"tile_q.{thread_q}", tile_columns(problem, thread_q))
     thread_n = choose("thread_n", thread_filters(problem))
@@ -150,7 +153,12 @@ def _odd_part(number: int) -> int:
     return number // (number & -number)
 
 
-def _tiles(extent: int, thread: int) -> list[int]:
+def _fair(problem: ConvProblem, extent: int, tile: int) -> bool:
+    return _waste(extent, tile) <= (2.0 if problem.gemm_m * problem.k < _TINY else _MAX_WASTE)
+
+
+def _tiles(problem: ConvProblem, extent: int, thread: int) -> list[int]:
     """Multiples of `thread` that waste little of the extent, for CTAs of up to 32 threads along it."""
-    counts = range(1, min(32, ceil_div(extent, thread)) + 1)
-    return [n * thread for n in counts if _waste(extent, n * thread) <= _MAX_WASTE * _waste(extent, thread)]
+    whole = round_up(extent, thread)
+    counts = range(1, min(32, whole // thread) + 1)
+    return [n * thread for n in counts if _fair(problem, whole, n * thread)]

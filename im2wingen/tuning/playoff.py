@@ -1,7 +1,7 @@
 """The end of a tuning run: its best meet side by side, so that no drift of clocks decides."""
 
 import logging
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Collection, Hashable
 from dataclasses import replace
 
 from im2wingen.db import TrialRecord
@@ -10,6 +10,7 @@ from im2wingen.outcome import ErrorStats, Evaluation, Outcome
 from im2wingen.tuning.attempt import Compiled, RecordMaker, rendered
 from im2wingen.tuning.executors import Executor
 from im2wingen.tuning.standings import Contender, Standings
+from im2wingen.tuning.study import Identity
 
 log = logging.getLogger(__name__)
 
@@ -17,14 +18,19 @@ FINALISTS = 5
 
 
 def play_off(
-    standings: Standings, executor: Executor, maker: RecordMaker, *, report: Callable[[TrialRecord], None]
+    standings: Standings,
+    defaults: Collection[Identity],
+    executor: Executor,
+    maker: RecordMaker,
+    *,
+    report: Callable[[TrialRecord], None],
 ) -> list[TrialRecord]:
     """Measure the best configs of different kernels against each other; their records, the winner first.
 
-    The default config of the leader's family takes part, so that the gain over it is measured side by side too. Empty
-    where nobody could be measured; the search's own times stand then.
+    The default config of the leader's family, where it ran, takes part, so that the gain over it is measured side by
+    side too. Empty where nobody could be measured; the search's own times stand then.
     """
-    finalists = _finalists(standings, executor, maker)
+    finalists = _finalists(standings, defaults, executor, maker)
     if not finalists:
         return []
     try:
@@ -42,15 +48,17 @@ def play_off(
     return sorted(timed, key=lambda record: (record.median_us, record.config_digest))
 
 
-def _finalists(standings: Standings, executor: Executor, maker: RecordMaker) -> list[tuple[Contender, Compiled]]:
+def _finalists(
+    standings: Standings, defaults: Collection[Identity], executor: Executor, maker: RecordMaker
+) -> list[tuple[Contender, Compiled]]:
     found: dict[Hashable, tuple[Contender, Compiled]] = {}
     ranked = standings.ranked()
     if not ranked:
         return []
     leader = ranked[0].pick.family
-    default = (leader.name, leader.default(maker.problem, maker.target).digest())
     for contender in ranked:
-        if len(found) < FINALISTS or contender.pick.identity == default:
+        is_default = contender.pick.family is leader and contender.pick.identity in defaults
+        if len(found) < FINALISTS or is_default:
             compiled = contender.compiled or _compiled_again(contender, executor, maker)
             if compiled is not None:
                 found.setdefault(compiled.kernels, (contender, compiled))

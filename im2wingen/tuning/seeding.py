@@ -1,4 +1,4 @@
-"""The configs that a study tries first: defaults, what served alike problems, and the cost model's favourites."""
+"""The configs that a study tries after the defaults: what served alike problems, and the cost model's favourites."""
 
 import itertools
 import logging
@@ -23,9 +23,7 @@ _MODEL_BEST = 8  # of all families together
 def seeds(
     problem: ConvProblem, target: Target, families: Sequence[Family], records: LayeredRecords, *, seed: int
 ) -> Iterator[tuple[Family, Config]]:
-    """Each family's default, then stored configs, then the cost model's best; repeats and illegal ones included."""
-    for family in families:
-        yield family, family.default(problem, target)
+    """Stored configs, then the cost model's best; repeats and illegal ones included."""
     yield from stored_configs(problem, target, families, records)
     yield from promising_configs(problem, target, families, seed=seed)
 

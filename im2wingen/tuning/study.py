@@ -29,6 +29,8 @@ _MAX_REJECTED = 8  # TPE's picks in a row that are illegal or known, before vari
 _MAX_VARIED = 64  # variations in a row likewise, before chance takes over
 _MAX_RANDOM = 4096  # random picks in a row likewise, before the space counts as exhausted
 _ELITE = 5  # configs whose variations are tried
+_VARIED = 0.5  # share of variations among the picks once TPE has seen enough
+_ENOUGH = 30  # trials
 _CHANGE = 0.15  # the chance of each choice to be another in a variation
 
 
@@ -48,7 +50,8 @@ class Pick:
 class TuningStudy:
     """Hands out legal configs that were not tried yet: the enqueued ones in their order, then TPE's picks.
 
-    TPE does not avoid what it has seen; where it insists, variations of the best configs take its place, then chance.
+    Half of the later picks are variations of the best configs instead, which sharpen what TPE has found. TPE does not
+    avoid what it has seen; where it insists, variations take its place too, and then chance.
     """
 
     def __init__(self, problem: ConvProblem, target: Target, families: Sequence[Family], *, seed: int) -> None:
@@ -74,19 +77,11 @@ class TuningStudy:
             family, config = self._queue.popleft()
             if self._is_new(family, config):
                 return self._take(self._ask_for(family, config))
-        for _ in range(_MAX_REJECTED):
-            pick = self._ask()
-            if pick.identity in self._known:
-                self._end(pick, TrialState.FAIL)
-            elif pick.family.broken_rules(self._problem, self._target, pick.config):
-                self.illegal += 1
-                self._end(pick, TrialState.PRUNED)
-            else:
-                return self._take(pick)
-        for family, config in itertools.chain(self._variations(), self._random_picks()):
-            if self._is_new(family, config):
-                return self._take(self._ask_for(family, config))
-        return None
+        if len(self._known) > _ENOUGH and self._random.random() < _VARIED:
+            order = (self._variations(), self._tpe_picks(), self._random_picks())
+        else:
+            order = (self._tpe_picks(), self._variations(), self._random_picks())
+        return next(itertools.chain(*order), None)
 
     def complete(self, pick: Pick, median_us: float) -> None:
         """The config was measured."""
@@ -162,11 +157,21 @@ class TuningStudy:
         self._elite.sort(key=lambda entry: entry[:2])
         del self._elite[_ELITE:]
 
-    def _variations(self) -> Iterator[tuple[Family, Config]]:
+    def _tpe_picks(self) -> Iterator[Pick]:
+        for _ in range(_MAX_REJECTED):
+            pick = self._ask()
+            if pick.identity in self._known:
+                self._end(pick, TrialState.FAIL)
+            elif pick.family.broken_rules(self._problem, self._target, pick.config):
+                self.illegal += 1
+                self._end(pick, TrialState.PRUNED)
+            else:
+                yield self._take(pick)
+
+    def _variations(self) -> Iterator[Pick]:
         """Configs that share most choices with one of the best."""
         for _ in range(_MAX_VARIED if self._elite else 0):
             _, _, family, config = self._random.choice(self._elite)
-
             like = family.choices_of(self._problem, self._target, config) or {}
 
             def vary(name: str, choices: Sequence[T], /, like: dict[str, Any] = like) -> T:
@@ -174,12 +179,16 @@ class TuningStudy:
                 changed = name not in like or self._random.random() < _CHANGE
                 return self._random.choice(choices) if changed else value
 
-            yield family, family.suggest(self._problem, self._target, vary)
+            varied = family.suggest(self._problem, self._target, vary)
+            if self._is_new(family, varied):
+                yield self._take(self._ask_for(family, varied))
 
-    def _random_picks(self) -> Iterator[tuple[Family, Config]]:
+    def _random_picks(self) -> Iterator[Pick]:
         for _ in range(_MAX_RANDOM):
             name = self._random.choice(list(self._families))
-            yield self._families[name], next(self._random_configs[name])
+            family, config = self._families[name], next(self._random_configs[name])
+            if self._is_new(family, config):
+                yield self._take(self._ask_for(family, config))
 
     def _params(self, family: Family, config: Config) -> dict[str, Any] | None:
         """The study's parameters that make up `config`, or None where the search space can't express it."""

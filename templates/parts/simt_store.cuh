@@ -80,7 +80,7 @@ __device__ __forceinline__ void store_through_shared(const float (&acc)[THREAD_M
       }
     }
     __syncthreads();  // the pass is written
-#pragma unroll
+#pragma unroll 1  // straight code would hold every pixel's address at once, beside the accumulators
     for (int i = 0; i < (PIXELS + PIXEL_LANES - 1) / PIXEL_LANES; ++i) {
       const int pixel = (threadIdx.x % PIXEL_LANES + i * PIXEL_LANES) * WIDTH;
       const int n = tile.n + pixel / (TILE_P * TILE_Q), p = tile.p + pixel / TILE_Q % TILE_P, q = tile.q + pixel % TILE_Q;

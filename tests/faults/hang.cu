@@ -1,4 +1,4 @@
-// Never ends: y holds NaN bytes, and nobody writes 1 there.
+// Never ends: nobody writes 1 to y.
 extern "C" __global__ void fault(const float*, const float*, float* y) {
   while (*reinterpret_cast<volatile float*>(y) != 1.0f) {
   }

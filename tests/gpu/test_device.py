@@ -115,7 +115,7 @@ def test_too_much_shared_memory_is_refused(device: Device) -> None:
 
 def test_a_broken_image_is_refused(device: Device) -> None:
     launch = Launch(template="add", values={}, grid=(1, 1, 1), block=1, smem_bytes=0, arguments=())
-    cubin = compile_cubin(Source("add", ADD), "sm_80" if device.target.arch != "sm_80" else "sm_90a")
+    cubin = compile_cubin(Source("add", ADD), "sm_120a" if device.target.arch != "sm_120a" else "sm_80")
     with pytest.raises(DeviceError, match="cuModuleLoadData failed with CUDA_ERROR_NO_BINARY_FOR_GPU"):
         LoadedPlan(Plan(launches=(launch,)), (cubin,))
 

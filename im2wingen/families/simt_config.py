@@ -1,0 +1,32 @@
+"""simt: what a kernel can choose."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from im2wingen.families.base import Config
+
+Staging = Literal["window", "tap", "explicit"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimtConfig(Config):
+    """One simt kernel; templates/simt.cu.j2 draws the tile."""
+
+    staging: Staging
+    tile_n: int  # images, rows and columns of outputs of a CTA
+    tile_p: int
+    tile_q: int
+    block_n: int  # filters of a CTA
+    block_c: int  # channels of a stage
+    block_r: int  # filter rows of a stage; divides R
+    thread_p: int  # rows (or images) and columns of outputs and filters of a thread
+    thread_q: int
+    thread_n: int
+    lanes_m: Literal[1, 2, 4, 8, 16, 32]  # lanes of a warp along the pixels
+    num_stages: Literal[1, 2, 3, 4]
+    ctas_per_sm: int  # that the registers must leave room for
+    unroll_r: bool  # the filter rows of a stage as straight code
+    x_vector: Literal[1, 2, 4]  # input elements of one copy
+    store: Literal["registers", "shared"]
+    tile_order: Literal["linear", "zigzag"]
+    fragment_order: Literal["linear", "zigzag"]

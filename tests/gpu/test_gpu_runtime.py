@@ -1,0 +1,221 @@
+"""Serving on a device, with PyTorch's arrays, streams, allocator and graphs."""
+
+import threading
+
+import pytest
+
+from im2wingen import ConvProblem, load
+from im2wingen.arrays import DeviceArray
+from im2wingen.errors import ArrayError, NotStoredError
+
+pytestmark = pytest.mark.gpu
+
+SHAPE = "n2c16h13w11k24r3s3st2x1pad1x2"  # odd extents, uneven strides and pads
+
+
+@pytest.fixture(autouse=True)
+def fresh(tmp_path, monkeypatch):
+    monkeypatch.setenv("IM2WINGEN_DB", str(tmp_path / "tuning.sqlite"))
+    monkeypatch.setenv("IM2WINGEN_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.fixture(scope="module")
+def torch():
+    import torch
+
+    assert torch.cuda.is_available(), "these tests need PyTorch with a CUDA device"
+    return torch
+
+
+def dtype_of(torch, problem):
+    return {"fp16": torch.float16, "bf16": torch.bfloat16}.get(problem.precision, torch.float32)
+
+
+def data(torch, problem, *, seed=0):
+    """x [N,C,H,W] and w [K,C,R,S] with the problem's strides, small integers so that every sum is exact; bias [K]."""
+    generator = torch.Generator(device="cuda").manual_seed(seed)
+
+    def make(*shape):
+        return torch.randint(-2, 3, shape, device="cuda", generator=generator).to(dtype_of(torch, problem))
+
+    x = make(problem.n, problem.c, problem.h, problem.w)
+    w = make(problem.k, problem.group_c, problem.r, problem.s)
+    if problem.x_layout == "nhwc":
+        x, w = (t.contiguous(memory_format=torch.channels_last) for t in (x, w))
+    return x, w, make(problem.k)
+
+
+def expected(torch, problem, x, w, bias=None):
+    """[N,K,P,Q] in the problem's type, by PyTorch in float64."""
+    pads = (problem.pad_left, problem.pad_right, problem.pad_top, problem.pad_bottom)
+    padded = torch.nn.functional.pad(x.double(), pads)
+    y = torch.nn.functional.conv2d(
+        padded, w.double(), None if bias is None else bias.double(), stride=(problem.stride_h, problem.stride_w)
+    )
+    return (y.relu() if problem.epilogue == "bias_relu" else y).to(x.dtype)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "tf32", "fp16", "bf16"])
+@pytest.mark.parametrize("layout", ["nhwc", "nchw", "nhwc-nchw", "nchw-nhwc"])
+def test_against_pytorch(torch, precision, layout):
+    problem = ConvProblem.parse(SHAPE, precision=precision, layout=layout, epilogue="bias_relu")
+    x, w, bias = data(torch, problem)
+    y = load(problem)(x, w, bias)
+    assert torch.equal(y, expected(torch, problem, x, w, bias))
+    assert y.is_contiguous(memory_format=torch.channels_last if problem.y_layout == "nhwc" else torch.contiguous_format)
+
+
+def test_stored_order_gives_stored_order(torch):
+    problem = ConvProblem.parse(SHAPE)
+    x, w, _ = data(torch, problem)
+    y = load(problem)(x.permute(0, 2, 3, 1), w.permute(0, 2, 3, 1))
+    assert torch.equal(y, expected(torch, problem, x, w).permute(0, 2, 3, 1))
+
+
+def test_out_and_packed_filter(torch):
+    problem = ConvProblem.parse(SHAPE)
+    conv = load(problem)
+    x, w, _ = data(torch, problem)
+    out = torch.full(problem.y_shape, float("nan"), device="cuda", dtype=x.dtype)
+    packed = conv.pack(w)
+    assert conv(x, packed, out=out) is out
+    assert torch.equal(out.permute(0, 3, 1, 2), expected(torch, problem, x, w))
+
+
+def test_runs_on_the_current_stream(torch):
+    problem = ConvProblem.parse(SHAPE)
+    conv = load(problem)
+    x, w, _ = data(torch, problem)
+    later = torch.zeros_like(x)
+    torch.cuda.synchronize()
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        torch.cuda._sleep(50_000_000)  # what follows must wait for it
+        later.copy_(x)
+        y = conv(later, w)
+    stream.synchronize()
+    assert torch.equal(y, expected(torch, problem, x, w))
+
+
+def test_cuda_graph_capture(torch):
+    problem = ConvProblem.parse(SHAPE)
+    conv = load(problem)
+    x, w, _ = data(torch, problem)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        y = conv(x, w)
+    fresh_x, _, _ = data(torch, problem, seed=1)
+    x.copy_(fresh_x)
+    graph.replay()
+    torch.cuda.synchronize()
+    assert torch.equal(y, expected(torch, problem, fresh_x, w))
+
+
+def test_a_thread_without_a_context(torch):
+    problem = ConvProblem.parse(SHAPE)
+    conv = load(problem)
+    x, w, _ = data(torch, problem)
+    out, errors = torch.empty(problem.y_shape, device="cuda", dtype=x.dtype), []
+
+    def work():
+        try:
+            conv(x, w, out=out)
+        except Exception as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    torch.cuda.synchronize()
+    assert errors == []
+    assert torch.equal(out.permute(0, 3, 1, 2), expected(torch, problem, x, w))
+
+
+def test_threads_share_a_convolution(torch):
+    problem = ConvProblem.parse(SHAPE)
+    conv = load(problem)
+    inputs = [data(torch, problem, seed=seed)[:2] for seed in range(8)]
+    results = [None] * len(inputs)
+
+    def work(i):
+        for _ in range(20):
+            results[i] = conv(*inputs[i])
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(len(inputs))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    torch.cuda.synchronize()
+    for (x, w), y in zip(inputs, results, strict=True):
+        assert torch.equal(y, expected(torch, problem, x, w))
+
+
+class Exporter:
+    """A GPU array of an unknown library: DLPack and nothing else."""
+
+    def __init__(self, tensor):
+        self._tensor = tensor
+
+    def __dlpack_device__(self):
+        return self._tensor.__dlpack_device__()
+
+    def __dlpack__(self, **options):
+        return self._tensor.__dlpack__(**options)
+
+
+class InterfaceExporter:
+    """The same by `__cuda_array_interface__`."""
+
+    def __init__(self, tensor):
+        self._tensor = tensor
+        self.__cuda_array_interface__ = tensor.__cuda_array_interface__
+
+
+@pytest.mark.parametrize("exporter", [Exporter, InterfaceExporter])
+def test_any_exporter(torch, exporter):
+    problem = ConvProblem.parse(SHAPE)
+    x, w, _ = data(torch, problem)
+    y = load(problem)(exporter(x), exporter(w))
+    assert isinstance(y, DeviceArray)
+    want = expected(torch, problem, x, w)
+    assert torch.equal(torch.from_dlpack(y), want)
+    assert torch.equal(torch.as_tensor(y, device="cuda"), want)  # by __cuda_array_interface__
+
+
+def test_arrays_are_refused_before_anything_runs(torch):
+    problem = ConvProblem.parse(SHAPE)
+    conv = load(problem)
+    x, w, _ = data(torch, problem)
+    for wrong_x, sentence in (
+        (x.cpu(), "x lies in host memory"),
+        (x.float(), "x has dtype float32"),
+        (x.contiguous(), "has strides"),
+        (x[:1], "x has batch 1"),
+        (x.detach().requires_grad_(), "requires a gradient"),
+    ):
+        with pytest.raises(ArrayError, match=sentence):
+            conv(wrong_x, w)
+    flat = torch.empty(w.numel() + 1, device="cuda", dtype=w.dtype)
+    with pytest.raises(ArrayError, match="w starts at address"):
+        conv(x, flat[1:].view(problem.w_shape))
+    with torch.no_grad():
+        conv(x, torch.nn.Parameter(w))
+
+
+def test_frozen_needs_what_cache_made(torch):
+    problem = ConvProblem.parse(SHAPE)
+    with pytest.raises(NotStoredError):
+        load(problem, mode="frozen")
+    assert load(problem).provenance.origin == "compiled"
+    assert load(problem, mode="frozen").provenance.origin == "cache"
+
+
+def test_mode_tune(torch, monkeypatch):
+    monkeypatch.setenv("IM2WINGEN_TUNE_BUDGET", "10")
+    problem = ConvProblem.parse(SHAPE)
+    conv = load(problem, mode="tune")
+    assert conv.provenance.level == "exact"
+    assert not conv.provenance.predicted
+    x, w, _ = data(torch, problem)
+    assert torch.equal(conv(x, w), expected(torch, problem, x, w))
