@@ -22,8 +22,11 @@ class UnsupportedError(Im2wingenError):
     exit_code = 3
 
     def __init__(self, subject: str, reasons: Mapping[str, str]) -> None:
-        self.reasons = dict(reasons)
+        self.subject, self.reasons = subject, dict(reasons)
         super().__init__(f"{subject} is not supported: " + "; ".join(f"{k}: {v}" for k, v in self.reasons.items()))
+
+    def __reduce__(self) -> tuple[type[Self], tuple[str, dict[str, str]]]:
+        return type(self), (self.subject, self.reasons)  # it travels between processes
 
 
 class NoDeviceError(Im2wingenError):
@@ -57,8 +60,11 @@ class DeviceError(Im2wingenError):
     """A CUDA driver call failed; `call` and `code` (as CUresult names it) say which and how."""
 
     def __init__(self, call: str, code: str, detail: str = "") -> None:
-        self.call, self.code = call, code
+        self.call, self.code, self.detail = call, code, detail
         super().__init__(f"{call} failed with {code}" + (f": {detail}" if detail else ""))
+
+    def __reduce__(self) -> tuple[type[Self], tuple[str, str, str]]:
+        return type(self), (self.call, self.code, self.detail)
 
 
 class ArrayError(UsageError):

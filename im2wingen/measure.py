@@ -19,6 +19,7 @@ PROTOCOL_VERSION = 1
 DEFAULT_SAMPLES = 7
 GRAPH_US = 10_000.0
 _MAX_LAUNCHES = 8192
+_MAX_ROUND_US = 200_000.0
 _PROBE_RUNS = 4
 _PROBE_US = 100_000.0
 
@@ -93,6 +94,9 @@ def timing_of(times_us: Sequence[float], clock_mhz: int) -> Timing:
 
 
 def launches_per_graph(sets: int, run_us: float) -> int:
-    """Whole rounds over the sets that fill about 10 ms; one round at least."""
-    rounds = math.ceil(GRAPH_US / (max(run_us, 0.5) * sets))
+    """Whole rounds over the sets that fill about 10 ms; one round at least, unless that alone takes over 200 ms."""
+    run_us = max(run_us, 0.5)
+    if sets * run_us > _MAX_ROUND_US:
+        return math.ceil(GRAPH_US / run_us)
+    rounds = math.ceil(GRAPH_US / (run_us * sets))
     return sets * max(1, min(rounds, _MAX_LAUNCHES // sets))

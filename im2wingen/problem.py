@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Literal, Self, cast, get_args
 
 from im2wingen.errors import UsageError
-from im2wingen.layers import DEFAULT_BATCH, IM2WIN_SUITE, named_shape
+from im2wingen.layers import IM2WIN_SUITE, named_shape
 
 Precision = Literal["fp32", "tf32", "fp16", "bf16"]
 Layout = Literal["nhwc", "nchw"]
@@ -89,7 +89,7 @@ class ConvProblem:
         `batch` replaces the shape's N. Raises UsageError with the grammar.
         """
         name = text.strip().lower()
-        shape = named_shape(name, DEFAULT_BATCH if batch is None else batch) or name
+        shape = named_shape(name) or name
         match = _SHAPE.fullmatch(shape)
         if match is None:
             raise UsageError(f"shape is {text!r}; allowed is {_GRAMMAR}")

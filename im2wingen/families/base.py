@@ -140,7 +140,7 @@ class Family:
 
 def _check_type(field_name: str, value: object, hint: Any) -> None:
     if get_origin(hint) is Literal:
-        if value not in get_args(hint):
+        if not any(value == allowed and type(value) is type(allowed) for allowed in get_args(hint)):
             raise UsageError(f"{field_name} is {value!r}; allowed are {', '.join(map(str, get_args(hint)))}")
     elif type(value) is not hint:
         raise UsageError(f"{field_name} is {value!r}; allowed is a value of type {hint.__name__}")

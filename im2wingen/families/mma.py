@@ -6,7 +6,9 @@ from typing import Literal
 from im2wingen.families.base import Choose, Config, Family, Launch, Plan, Rule
 from im2wingen.families.support import (
     MAX_GRID_X,
+    FilterOrder,
     ceil_div,
+    filter_taps,
     pack_filter,
     problem_values,
     round_up,
@@ -19,7 +21,7 @@ from im2wingen.target import PRESETS, Target
 
 Staging = Literal["window", "tap", "explicit"]
 Order = Literal["linear", "zigzag"]
-_WARP_WIDTHS = (16, 32, 64, 96, 128)
+_WARP_WIDTHS = (16, 32, 48, 64, 96, 128)
 _TILE_SIZES = ((32, 64), (65, 128), (129, 192), (193, 256))
 _MAX_COLUMN_CHANNELS = 256
 _RESERVED_SMEM = 1024  # per CTA, by the system
@@ -30,7 +32,7 @@ class MmaConfig(Config):
     """One way to run mma.cu.j2; see its parameter block for the meaning of each field."""
 
     staging: Staging
-    window_order: Literal["row", "column"]  # column: the rows of a window column are folded into the channels
+    window_order: FilterOrder  # of the K axis; column and run fold the filter's rows or columns into the channels
     tile_n: int
     tile_p: int
     tile_q: int
@@ -86,17 +88,21 @@ class MmaGeometry:
         return self.config.window_order == "column"
 
     @property
+    def run_order(self) -> bool:
+        return self.config.window_order == "run"
+
+    @property
     def unit(self) -> int:
         return unit_elements(self.problem)
 
     @property
     def channels(self) -> int:
-        """Channels of a tap, padded to 16 bytes."""
-        return padded_channels(self.problem, column=self.column_order)
+        """Channels of a tap, padded to 16 bytes; in run order, whose rows are padded to 4 bytes, all of the K axis."""
+        return padded_channels(self.problem, self.config.window_order)
 
     @property
     def taps(self) -> int:
-        return self.problem.s if self.column_order else self.problem.r * self.problem.s
+        return 1 if self.run_order else filter_taps(self.problem, self.config.window_order)[0]
 
     @property
     def chunk_slices(self) -> int:
@@ -112,6 +118,10 @@ class MmaGeometry:
         problem, config = self.problem, self.config
         if config.staging != "window":
             return config.block_m * self._odd_pitch(config.block_k)
+        if self.run_order:
+            row = round_up(self.patch_w * problem.c, 4 // problem.element_bytes)
+            patch_h = (config.tile_p - 1) * problem.stride_h + problem.window_h
+            return round_up(config.tile_n * patch_h * row, self.unit)
         rows = config.tile_p if self.column_order else (config.tile_p - 1) * problem.stride_h + problem.window_h
         row = self._bank_pitch(
             problem.stride_w * ceil_div(self.patch_w, problem.stride_w),
@@ -132,7 +142,7 @@ class MmaGeometry:
         problem, config = self.problem, self.config
         if config.staging != "window":
             return self.chunk_slices * config.block_m * config.block_k
-        return config.tile.patch_pixels(problem) * (problem.c if self.column_order else self.chunks * config.patch_k)
+        return config.tile.patch_pixels(problem) * (self.chunks * config.patch_k if config.window_order == "row" else problem.c)
 
     @property
     def patch_buffers(self) -> int:
@@ -152,7 +162,13 @@ class MmaGeometry:
         epilogue = rows * (pitch + self.unit)
         if config.warps_k > 1:
             epilogue = max(epilogue, config.block_m * config.block_n * 4 // self.problem.element_bytes)
-        return (self.unit + max(stages, epilogue)) * self.problem.element_bytes
+        run_bytes = 4 * self.run_words if self.run_order else 0
+        return run_bytes + (self.unit + max(stages, epilogue)) * self.problem.element_bytes
+
+    @property
+    def run_words(self) -> int:
+        """4-byte words of the K axis, its last slice complete."""
+        return self.chunk_slices * self.config.block_k * self.problem.element_bytes // 4
 
     @property
     def tiles_n(self) -> int:
@@ -171,14 +187,30 @@ class MmaGeometry:
         return (elements // self.unit | 1) * self.unit
 
 
-def padded_channels(problem: ConvProblem, *, column: bool) -> int:
-    return round_up(problem.c * (problem.r if column else 1), unit_elements(problem))
+def run_channels(problem: ConvProblem) -> int:
+    """Elements of one filter row in run order, padded to 4 bytes."""
+    return round_up(problem.s * problem.c, 4 // problem.element_bytes)
 
 
-def _copy_choices(problem: ConvProblem) -> list[int]:
-    """Bytes that one copy of x may move: what divides a pixel's channels; the narrowest only where it must be."""
+def padded_channels(problem: ConvProblem, order: FilterOrder) -> int:
+    """Channels of a tap in whole 16-byte units; in run order R runs make up the one tap."""
+    elements = problem.r * run_channels(problem) if order == "run" else filter_taps(problem, order)[1]
+    return round_up(elements, unit_elements(problem))
+
+
+def _runs(problem: ConvProblem) -> bool:
+    """Whether a window's rows are runs of x that begin at 4-byte words."""
+    pixel = problem.stride_w * problem.c * problem.element_bytes
+    return problem.x_layout == "nhwc" and problem.dilation_w == 1 and pixel % 4 == 0
+
+
+def _copy_choices(problem: ConvProblem, order: FilterOrder) -> list[int]:
+    """Bytes that one copy of x may move: what divides a pixel's channels, or in run order 4 if rows begin at words."""
     if problem.x_layout == "nchw":
         return [16]
+    if order == "run":
+        row, pad = (extent * problem.c * problem.element_bytes for extent in (problem.w, problem.pad_left))
+        return [4] if row % 4 == 0 and pad % 4 == 0 else [problem.element_bytes]
     pixel = problem.c * problem.element_bytes
     return [b for b in (16, 8, 4) if pixel % b == 0] or [problem.element_bytes]
 
@@ -190,36 +222,40 @@ def _block_k_choices(problem: ConvProblem) -> list[int]:
 
 def _patch_k_choices(problem: ConvProblem) -> list[int]:
     """Channels of a chunk in row order: sizes that waste little of the last chunk."""
-    unit, channels = unit_elements(problem), padded_channels(problem, column=False)
+    unit, channels = unit_elements(problem), padded_channels(problem, "row")
     sizes = {min(channels, m * unit) for m in (2, 4, 6, 8, 12, 16)} | {channels if channels <= 16 * unit else unit}
     return sorted(s for s in sizes if s * ceil_div(channels, s) <= 1.1 * channels or s == channels) or [channels]
 
 
-def _orders(problem: ConvProblem) -> list[str]:
-    """Orders of the K axis worth trying: folding rows pays where a pixel has few channels."""
-    column = padded_channels(problem, column=True)
-    orders = ["row"]
-    if column <= _MAX_COLUMN_CHANNELS:
+def _orders(problem: ConvProblem) -> list[FilterOrder]:
+    """Orders of the K axis worth trying: folding pays where a pixel has few channels."""
+    orders: list[FilterOrder] = ["row"]
+    if padded_channels(problem, "column") <= _MAX_COLUMN_CHANNELS:
         orders.append("column")
+    if _runs(problem) and problem.c < 2 * unit_elements(problem):
+        orders.append("run")
     return orders
 
 
 def suggest(problem: ConvProblem, target: Target, choose: Choose) -> MmaConfig:
     staging = choose("staging", ["window", "tap", "explicit"])
-    order = "column" if staging == "explicit" else "row"
+    order: FilterOrder = "column" if staging == "explicit" else "row"
     if staging == "window":
         order = choose("window_order", _orders(problem))
     block_k = choose("block_k", _block_k_choices(problem))
     if staging == "window" and order == "row":
         patch_k = choose("patch_k", _patch_k_choices(problem))
     else:
-        patch_k = padded_channels(problem, column=order == "column")
+        patch_k = padded_channels(problem, order)
     tiles = [str(tile) for tile in pixel_tiles(problem, sizes=_TILE_SIZES)]
     tile_n, tile_p, tile_q = map(int, choose("tile_n,tile_p,tile_q", tiles).split("x"))
-    copy_bytes = 16 if staging == "explicit" else choose("copy_bytes", _copy_choices(problem))
+    if staging == "explicit" or order == "run":
+        copy_bytes = 16 if staging == "explicit" else _copy_choices(problem, order)[0]
+    else:
+        copy_bytes = choose("copy_bytes", _copy_choices(problem, order))
     return MmaConfig(
         staging=staging,  # type: ignore[arg-type]
-        window_order=order,  # type: ignore[arg-type]
+        window_order=order,
         tile_n=tile_n,
         tile_p=tile_p,
         tile_q=tile_q,
@@ -232,8 +268,8 @@ def suggest(problem: ConvProblem, target: Target, choose: Choose) -> MmaConfig:
         copy_bytes=copy_bytes,
         num_stages=choose("num_stages", [1, 2, 3, 4, 5]),
         fragment_stages=choose("fragment_stages", [1, 2]),
-        pad_rows=choose("pad_rows", [False, True]) if staging == "window" else False,
-        ctas_per_sm=choose("ctas_per_sm", [1, 2, 3]),
+        pad_rows=choose("pad_rows", [False, True]) if staging == "window" and order != "run" else False,
+        ctas_per_sm=choose("ctas_per_sm", [1, 2, 3, 4]),
         tile_order=choose("tile_order", ["linear", "zigzag"]),  # type: ignore[arg-type]
         fragment_order=choose("fragment_order", ["linear", "zigzag"]),  # type: ignore[arg-type]
     )
@@ -269,7 +305,7 @@ RULES = (
         ),
     ),
     Rule(
-        sentence="warp_n is one of 16, 32, 64, 96, 128",
+        sentence="warp_n is one of 16, 32, 48, 64, 96, 128",
         holds=lambda problem, target, config: config.warp_n in _WARP_WIDTHS,
     ),
     Rule(
@@ -308,8 +344,14 @@ RULES = (
         ),
     ),
     Rule(
-        sentence="pad_rows is for window staging",
-        holds=lambda problem, target, config: config.staging == "window" or not config.pad_rows,
+        sentence="pad_rows is for window staging in row or column order",
+        holds=lambda problem, target, config: (
+            not config.pad_rows or (config.staging == "window" and config.window_order != "run")
+        ),
+    ),
+    Rule(
+        sentence="run order needs NHWC input, no horizontal dilation, and pixels a multiple of 4 bytes apart",
+        holds=lambda problem, target, config: config.window_order != "run" or _runs(problem),
     ),
     Rule(
         sentence="where channels are cut in chunks, block_k divides patch_k",
@@ -318,7 +360,7 @@ RULES = (
         ),
     ),
     Rule(
-        sentence="column order, tap and explicit staging keep all channels in one chunk",
+        sentence="column and run order, tap and explicit staging keep all channels in one chunk",
         holds=lambda problem, target, config: (
             (config.staging == "window" and config.window_order == "row")
             or MmaGeometry(problem=problem, config=config).chunks == 1
@@ -331,11 +373,11 @@ RULES = (
         ),
     ),
     Rule(
-        sentence="copy_bytes divides the bytes of one pixel's channels (16 for NCHW and for explicit staging)",
+        sentence="copy_bytes divides the bytes of one pixel's channels (16 for NCHW and for explicit staging, at most 4 for runs)",
         holds=lambda problem, target, config: (
             config.copy_bytes == 16
             if config.staging == "explicit" or problem.x_layout == "nchw"
-            else config.copy_bytes in _copy_choices(problem)
+            else config.copy_bytes in _copy_choices(problem, config.window_order)
         ),
     ),
     Rule(
@@ -364,9 +406,9 @@ RULES = (
 
 
 def estimated_registers(config: MmaConfig) -> int:
-    """Accumulators, fragments and about 40 for addresses."""
+    """At least what the compiler needs: accumulators, one set of fragments, and addresses."""
     fragments = config.warp_m // 16 * 4 + config.warp_n // 8 * 2
-    return config.num_accumulators + fragments * config.fragment_stages + 40
+    return config.num_accumulators + fragments + 24
 
 
 def _register_limit(target: Target, config: MmaConfig) -> int:
@@ -387,10 +429,9 @@ def _smem_fits(problem: ConvProblem, target: Target, config: MmaConfig) -> bool:
 def default(problem: ConvProblem, target: Target) -> MmaConfig:
     """The first legal one of a short list, from large tiles to the smallest."""
     unit = unit_elements(problem)
-    column = problem.c < 2 * unit and padded_channels(problem, column=True) <= _MAX_COLUMN_CHANNELS
-    order = "column" if column else "row"
-    channels = padded_channels(problem, column=column)
-    patch_k = channels if column or channels <= 8 * unit else _patch_k_choices(problem)[-1]
+    order = _orders(problem)[-1] if problem.c < 2 * unit else "row"
+    channels = padded_channels(problem, order)
+    patch_k = channels if order != "row" or channels <= 8 * unit else _patch_k_choices(problem)[-1]
     tiles = pixel_tiles(problem, sizes=((1, 32), *_TILE_SIZES), per_size=2)
     widths = [w for w in (64, 32, 16) if w < problem.k + 16]
     for staging in ("window", "tap"):
@@ -399,7 +440,7 @@ def default(problem: ConvProblem, target: Target) -> MmaConfig:
                 for stages in (3, 2, 1):
                     config = MmaConfig(
                         staging=staging,  # type: ignore[arg-type]
-                        window_order=order if staging == "window" else "row",  # type: ignore[arg-type]
+                        window_order=order if staging == "window" else "row",
                         tile_n=tile.n,
                         tile_p=tile.p,
                         tile_q=tile.q,
@@ -407,9 +448,9 @@ def default(problem: ConvProblem, target: Target) -> MmaConfig:
                         warps_n=2 if problem.k > warp_n else 1,
                         warps_k=1,
                         warp_n=warp_n,
-                        patch_k=patch_k if staging == "window" else padded_channels(problem, column=False),
+                        patch_k=patch_k if staging == "window" else padded_channels(problem, "row"),
                         block_k=4 * unit,
-                        copy_bytes=_copy_choices(problem)[0],
+                        copy_bytes=_copy_choices(problem, order if staging == "window" else "row")[0],
                         num_stages=stages,
                         fragment_stages=2 if stages > 1 else 1,
                         pad_rows=False,
@@ -427,8 +468,9 @@ def plan(problem: ConvProblem, target: Target, config: MmaConfig) -> Plan:
     launches: list[Launch] = []
     workspace: dict[str, int] = {}
     filter_name, source_name = "w", "x"
-    if problem.w_layout != "krsc" or geometry.column_order or geometry.channels != problem.c:
-        launch, size = pack_filter(problem, column_order=geometry.column_order, channels_contiguous=True)
+    if problem.w_layout != "krsc" or config.window_order != "row" or geometry.channels != problem.c:
+        channels = run_channels(problem) if geometry.run_order else geometry.channels
+        launch, size = pack_filter(problem, order=config.window_order, channels_contiguous=True, channels=channels)
         launches.append(launch)
         workspace["packed"], filter_name = size, "packed"
     if config.staging == "explicit":
@@ -443,7 +485,8 @@ def plan(problem: ConvProblem, target: Target, config: MmaConfig) -> Plan:
             values={
                 **problem_values(problem),
                 "STAGING": config.staging.upper(),
-                "COLUMN_ORDER": geometry.column_order,
+                "ORDER": config.window_order.upper(),
+                "RUN_CHANNELS": run_channels(problem),
                 "TF32": problem.precision == "tf32",
                 "CHANNELS": geometry.channels,
                 "TILE_N": config.tile_n,

@@ -14,7 +14,7 @@ from im2wingen.target import PRESETS, Target
 def plan(problem: ConvProblem, target: Target, config: SimtConfig) -> Plan:
     """Pack the filter, write the window tensor if staging is explicit, convolve."""
     geometry = SimtGeometry(problem=problem, config=config)
-    pack, packed_bytes = pack_filter(problem, column_order=False, channels_contiguous=False)
+    pack, packed_bytes = pack_filter(problem, order="row", channels_contiguous=False)
     if config.staging != "explicit":
         return Plan(launches=(pack, _convolution(geometry, target, "x")), workspace={"packed": packed_bytes})
     transform, window_bytes = window_transform(

@@ -117,7 +117,8 @@ def _cycles(problem: ConvProblem, target: Target, config: SimtConfig) -> float:
     multiply = geometry.block_s * geometry.thread_m * config.thread_n
     reads = config.thread_p * geometry.segment_loads * geometry.phases + geometry.block_s * config.thread_n / 4
     copies = 6 * (geometry.patch_copies + geometry.filter_copies) + 60
-    instructions = multiply + reads + copies / (config.block_c * config.block_r)
+    plan = 30 * ceil_div(geometry.places, geometry.threads)  # of a group of taps
+    instructions = multiply + reads + (copies / config.block_c + plan / problem.c) / config.block_r
 
     resident = min(config.ctas_per_sm, ceil_div(geometry.ctas, target.sm_count))
     warps = resident * geometry.threads / 128  # of a scheduler

@@ -83,11 +83,6 @@ class SimtGeometry:
         whole, rest = divmod(self.segment, self.segment_vector)
         return whole + rest.bit_count()
 
-    @cached_property
-    def segment_wavefronts(self) -> int:
-        """Passes through shared memory of a warp's widest segment load."""
-        return self._read_wavefronts(self.row_pitch)
-
     def _read_wavefronts(self, row_pitch: int) -> int:
         config = self.config
         row_step = (self.problem.stride_h if self.shared_rows else config.block_r) * row_pitch

@@ -1,5 +1,7 @@
 """What the families share: a problem as template values, filter packing, the explicit window tensor."""
 
+from typing import Literal
+
 from im2wingen.families.base import Launch, TemplateValue
 from im2wingen.problem import ConvProblem
 
@@ -38,31 +40,44 @@ def unit_elements(problem: ConvProblem) -> int:
     return 16 // problem.element_bytes
 
 
-def pack_filter(problem: ConvProblem, *, column_order: bool, channels_contiguous: bool) -> tuple[Launch, int]:
+FilterOrder = Literal["row", "column", "run"]
+
+
+def filter_taps(problem: ConvProblem, order: FilterOrder) -> tuple[int, int]:
+    """Taps of the filter in that order, and the channels of a tap, unpadded: row (R*S, C), column (S, R*C), run (R, S*C)."""
+    return {
+        "row": (problem.r * problem.s, problem.c),
+        "column": (problem.s, problem.r * problem.c),
+        "run": (problem.r, problem.s * problem.c),
+    }[order]
+
+
+def pack_filter(
+    problem: ConvProblem, *, order: FilterOrder, channels_contiguous: bool, channels: int | None = None
+) -> tuple[Launch, int]:
     """The launch that writes workspace `packed`, and its bytes.
 
-    Row order has R*S taps of C channels, column (im2win) order S taps of R*C. With `channels_contiguous` it is
-    [K][tap][channel], channels padded to 16 bytes; else [tap][channel][K], K padded to 16 bytes.
+    With `channels_contiguous` it is [K][tap][channel], each filter padded to 16 bytes; else [tap][channel][K], K padded
+    to 16 bytes. `channels` is the padded number of channels of a tap (default: unpadded).
     """
     unit = unit_elements(problem)
-    taps = problem.s if column_order else problem.r * problem.s
-    channels = problem.r * problem.c if column_order else problem.c
-    filters = problem.k
+    taps, unpadded = filter_taps(problem, order)
+    channels = channels or unpadded
+    length, filters = taps * channels, problem.k
     if channels_contiguous:
-        channels = round_up(channels, unit)
+        length = round_up(length, unit)
     else:
         filters = round_up(filters, unit)
-    elements = filters * taps * channels
     launch = Launch(
         template="pack_filter",
         values={
-            **problem_values(problem), "COLUMN_ORDER": column_order, "CHANNELS_CONTIGUOUS": channels_contiguous,
-            "CHANNELS": channels, "FILTERS": filters, "THREADS": _THREADS,
+            **problem_values(problem), "ORDER": order.upper(), "CHANNELS_CONTIGUOUS": channels_contiguous,
+            "TAPS": taps, "CHANNELS": channels, "LENGTH": length, "FILTERS": filters, "THREADS": _THREADS,
         },
-        grid=(ceil_div(elements // unit, _THREADS), 1, 1), block=_THREADS, smem_bytes=0, arguments=("w", "packed"),
-        l2_bytes=2 * elements * problem.element_bytes,
+        grid=(ceil_div(filters * length // unit, _THREADS), 1, 1), block=_THREADS, smem_bytes=0,
+        arguments=("w", "packed"), l2_bytes=2 * filters * length * problem.element_bytes,
     )  # fmt: skip
-    return launch, elements * problem.element_bytes
+    return launch, filters * length * problem.element_bytes
 
 
 def window_transform(problem: ConvProblem, *, channels_last: bool, column_pitch: int) -> tuple[Launch, int]:

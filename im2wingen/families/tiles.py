@@ -45,7 +45,8 @@ class PixelTile:
 
 def _splits(extent: int, most: int) -> list[int]:
     """Tile extents that cut `extent` into near-equal parts, none above `most`."""
-    return sorted({ceil_div(extent, parts) for parts in range(1, extent + 1) if ceil_div(extent, parts) <= most})
+    sizes = range(1, min(extent, most) + 1)
+    return [size for size in sizes if ceil_div(extent, ceil_div(extent, size)) == size]
 
 
 @lru_cache(maxsize=256)

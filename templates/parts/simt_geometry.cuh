@@ -50,10 +50,12 @@ struct Fragment {
   int patch, filter;  // floats
   __device__ __forceinline__ int image(int i) const { return kRowsOfOneImage ? n : n + i * (TILE_N / THREAD_P); }
   __device__ __forceinline__ int row(int i) const { return kRowsOfOneImage ? p + i : p; }
-  __device__ __forceinline__ int filter_of(int i) const { return k + i / VECTOR_N * VECTOR_N * THREADS_N + i % VECTOR_N; }
+  __device__ __forceinline__ int filter_of(int i) const {
+    return k + i / VECTOR_N * VECTOR_N * THREADS_N + i % VECTOR_N;
+  }
 };
-// Lanes go along the filters in pairs, then along the pixels, then along the other filters: in each quarter of a warp both
-// operands are read at few distinct addresses.
+// Lanes go along the filters in pairs, then along the pixels, then along the other filters: in each quarter of a warp
+// both operands are read at few distinct addresses.
 __device__ __forceinline__ Fragment fragment_of_thread(int thread) {
   constexpr int PAIR = LANES_N > 1 ? 2 : 1;
   constexpr int WARPS_M = THREADS_M / LANES_M;

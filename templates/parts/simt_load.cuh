@@ -63,7 +63,8 @@ __device__ __forceinline__ void load_patch(float* smem_patch, const PatchCopy* s
   const int thread = threadIdx.x;
   const int channel_lane = kInputChannelsLast ? thread % CHANNEL_LANES : thread / PLACE_LANES;
   const int place_lane = kInputChannelsLast ? thread / CHANNEL_LANES : thread % PLACE_LANES;
-  const char* const from = reinterpret_cast<const char*>(source + tile.n * IMAGE_ELEMENTS + (c + channel_lane) * CHANNEL_STEP);
+  const char* const from =
+      reinterpret_cast<const char*>(source + tile.n * IMAGE_ELEMENTS + (c + channel_lane) * CHANNEL_STEP);
   char* const to = reinterpret_cast<char*>(smem_patch + channel_lane * CHANNEL_PITCH);
 #pragma unroll
   for (int i = 0; i < (PLACES + PLACE_LANES - 1) / PLACE_LANES; ++i) {
@@ -87,7 +88,7 @@ __device__ __forceinline__ void load_patch(float* smem_patch, const PatchCopy* s
 }
 
 // The group's taps from (r, s) on, for channels c .. c + BLOCK_C and the CTA's filters; what is beyond C or K is zero.
-// A thread keeps its filters; it steps through channels and taps by constants, so that one address serves all its copies.
+// A thread keeps its filters; it steps through channels and taps by constants, so one address serves all its copies.
 constexpr int UNIT_LANES = BLOCK_N / 4, ROW_LANES = UNIT_LANES < THREADS ? THREADS / UNIT_LANES : 1;
 __device__ constexpr int common_divisor(int a, int b) { return b == 0 ? a : common_divisor(b, a % b); }
 

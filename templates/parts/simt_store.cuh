@@ -1,4 +1,4 @@
-// Accumulators to y. A vector of outputs lies along q (NCHW) or along k (NHWC), as wide as every row's alignment allows.
+// Accumulators to y. A vector of outputs lies along q (NCHW) or along k (NHWC), as wide as the rows' alignment allows.
 __device__ constexpr int aligned_width(int extent) { return extent % 4 == 0 ? 4 : extent % 2 == 0 ? 2 : 1; }
 __device__ constexpr int least(int a, int b) { return a < b ? a : b; }
 
@@ -25,7 +25,7 @@ __device__ __forceinline__ bool finish(float (&acc)[THREAD_M][THREAD_N], const F
 
 __device__ __forceinline__ void store_from_registers(const float (&acc)[THREAD_M][THREAD_N], const Fragment& fragment,
                                                      const Tile& tile, float* y) {
-  constexpr int WIDTH_Q = kOutputChannelsLast ? 1 : least(aligned_width(Q), least(aligned_width(TILE_Q), aligned_width(THREAD_Q)));
+  constexpr int WIDTH_Q = kOutputChannelsLast ? 1 : least(aligned_width(Q), aligned_width(THREAD_Q));
   constexpr int WIDTH_K = kOutputChannelsLast ? least(aligned_width(K), VECTOR_N) : 1;
   constexpr int WIDTH = WIDTH_Q * WIDTH_K;
 #pragma unroll
@@ -59,13 +59,14 @@ __device__ __forceinline__ void store_through_shared(const float (&acc)[THREAD_M
   constexpr int WRITE_WIDTH = aligned_width(THREAD_Q);
   constexpr int PIXEL_LANES = PIXELS % THREADS == 0 ? THREADS : PIXELS % 32 == 0 && THREADS % PIXELS == 0 ? PIXELS : 32;
   constexpr int FILTER_LANES = THREADS / PIXEL_LANES;
-  static_assert(STORE_N == 0 || (THREAD_N % least(STORE_N + (STORE_N == 0), THREAD_N) == 0 && !kOutputChannelsLast),
-                "whole passes over a thread's filters");
+  constexpr int PASS_N = STORE_N > 0 ? STORE_N : THREAD_N;
+  static_assert(THREAD_N % PASS_N == 0, "whole passes over a thread's filters");
+  static_assert(STORE_N == 0 || !kOutputChannelsLast, "rows of y run along q");
 #pragma unroll
-  for (int first = 0; first < THREAD_N; first += STORE_N > 0 ? STORE_N : THREAD_N) {
+  for (int first = 0; first < THREAD_N; first += PASS_N) {
     __syncthreads();  // the stages, or the outputs of the pass before, are read
 #pragma unroll
-    for (int j = 0; j < STORE_N; ++j) {
+    for (int j = 0; j < PASS_N; ++j) {
       const int slot = j * THREADS_N + fragment.k / VECTOR_N;
 #pragma unroll
       for (int i = 0; i < THREAD_P; ++i) {
@@ -83,11 +84,12 @@ __device__ __forceinline__ void store_through_shared(const float (&acc)[THREAD_M
 #pragma unroll 1  // straight code would hold every pixel's address at once, beside the accumulators
     for (int i = 0; i < (PIXELS + PIXEL_LANES - 1) / PIXEL_LANES; ++i) {
       const int pixel = (threadIdx.x % PIXEL_LANES + i * PIXEL_LANES) * WIDTH;
-      const int n = tile.n + pixel / (TILE_P * TILE_Q), p = tile.p + pixel / TILE_Q % TILE_P, q = tile.q + pixel % TILE_Q;
+      const int n = tile.n + pixel / (TILE_P * TILE_Q), p = tile.p + pixel / TILE_Q % TILE_P;
+      const int q = tile.q + pixel % TILE_Q;
       if (pixel >= BLOCK_M || n >= N || p >= P || q >= Q) continue;
       float* const to = y + output_offset(n, p, q, 0);
 #pragma unroll 4
-      for (int slot = threadIdx.x / PIXEL_LANES; slot < STORE_N * THREADS_N; slot += FILTER_LANES) {
+      for (int slot = threadIdx.x / PIXEL_LANES; slot < PASS_N * THREADS_N; slot += FILTER_LANES) {
         const int j = first + slot / THREADS_N;
         const int k = tile.k + (j / VECTOR_N * THREADS_N + slot % THREADS_N) * VECTOR_N + j % VECTOR_N;
         if (k >= K) continue;
@@ -99,10 +101,12 @@ __device__ __forceinline__ void store_through_shared(const float (&acc)[THREAD_M
 }
 
 // Every output of the box that is NaN, again: padding may have caused it. Called by all threads after a __syncthreads.
-__device__ __noinline__ void repair_tile(const Tile& tile, const float* x, const float* w, const float* bias, float* y) {
+__device__ __noinline__ void repair_tile(const Tile& tile, const float* x, const float* w, const float* bias,
+                                         float* y) {
   for (int i = threadIdx.x; i < BLOCK_M * BLOCK_N; i += THREADS) {
     const int pixel = i / BLOCK_N, k = tile.k + i % BLOCK_N;
-    const int n = tile.n + pixel / (TILE_P * TILE_Q), p = tile.p + pixel / TILE_Q % TILE_P, q = tile.q + pixel % TILE_Q;
+    const int n = tile.n + pixel / (TILE_P * TILE_Q), p = tile.p + pixel / TILE_Q % TILE_P;
+    const int q = tile.q + pixel % TILE_Q;
     if (n >= N || p >= P || q >= Q || k >= K) continue;
     const float seen = y[output_offset(n, p, q, k)];
     if (seen != seen) repair_output(x, w, bias, y, n, p, q, k);

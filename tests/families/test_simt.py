@@ -26,8 +26,8 @@ from im2wingen.target import PRESETS, preset
 TARGET = preset("sm_90a")
 SMALL = SimtConfig(
     staging="window", tile_n=1, tile_p=4, tile_q=8, block_n=32, block_c=4, block_r=1, thread_p=2, thread_q=4,
-    thread_n=4, lanes_m=4, num_stages=2, ctas_per_sm=1, unroll_r=True, x_vector=1, store="registers", tile_order="linear",
-    fragment_order="linear",
+    thread_n=4, lanes_m=4, num_stages=2, ctas_per_sm=1, unroll_r=True, x_vector=1, store="registers",
+    tile_order="linear", fragment_order="linear",
 )  # fmt: skip
 LARGE = replace(
     SMALL, tile_p=16, tile_q=16, block_n=64, block_c=8, block_r=3, thread_n=8, ctas_per_sm=2, unroll_r=True
@@ -137,6 +137,14 @@ def test_what_a_rule_forbids_does_not_compile(broken: dict[str, Any], words: str
     assert SIMT.broken_rules(problem, TARGET, config)
     with pytest.raises(CompileError, match=words):
         compile_cubin(render(SIMT.plan(problem, TARGET, config).launches[-1]), "sm_80")
+
+
+@pytest.mark.parametrize("shape", ["cv1", "cv8", "cv12", "n3c5h9w9k33r3s3pad1"])
+def test_what_the_rules_allow_compiles(shape: str) -> None:
+    problem = problem_of(shape)
+    configs = (c for c in SIMT.random_configs(problem, TARGET, 3) if not SIMT.broken_rules(problem, TARGET, c))
+    for config in itertools.islice(configs, 4):
+        compile_cubin(render(SIMT.plan(problem, TARGET, config).launches[-1]), TARGET.arch)
 
 
 # ---- compilation ----

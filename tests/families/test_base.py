@@ -1,0 +1,363 @@
+"""What every family owes: configs as stored values, a search space that replays, a legal default, sound plans."""
+
+import dataclasses
+import itertools
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar
+
+import pytest
+from family_problems import problems
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from im2wingen.errors import UnsupportedError, UsageError
+from im2wingen.families import FAMILIES, families_for, family_named
+from im2wingen.families.base import Config, Family, Launch, Plan, Rule
+from im2wingen.problem import ConvProblem
+from im2wingen.target import PRESETS, Target, preset
+
+T = TypeVar("T")
+TARGET = preset("sm_90a")
+PRECISIONS = {"simt": ("fp32",), "mma": ("fp16", "bf16", "tf32")}
+SHAPES = ("cv1", "cv5", "cv12", "n1c1h1w1k1r1s1", "n3c17h9w40k33r3s2st2x1pad1,0,2,1dil1x2")
+WITHOUT_TIME = settings(deadline=None, derandomize=True, max_examples=40, suppress_health_check=list(HealthCheck))
+
+each_family = pytest.mark.parametrize("family", FAMILIES.values(), ids=lambda family: family.name)
+
+
+def problems_of(family: Family) -> list[ConvProblem]:
+    """Every shape in every layout, the precisions in turn."""
+    precisions = itertools.cycle(PRECISIONS[family.name])
+    return [
+        ConvProblem.parse(shape, precision=next(precisions), layout=layout)
+        for shape in SHAPES
+        for layout in ("nhwc", "nchw", "nchw-nhwc")
+    ]
+
+
+def legal(family: Family, problem: ConvProblem, target: Target, count: int, seed: int = 0) -> list[Config]:
+    configs = itertools.islice(family.random_configs(problem, target, seed), 3000)
+    return list(itertools.islice((c for c in configs if not family.broken_rules(problem, target, c)), count))
+
+
+# ---- the table ----
+
+
+def test_families_by_name() -> None:
+    assert {name: family.name for name, family in FAMILIES.items()} == {"simt": "simt", "mma": "mma"}
+    assert family_named("mma") is FAMILIES["mma"]
+    with pytest.raises(UsageError, match="^family is 'wgmma2'; allowed are simt, mma$"):
+        family_named("wgmma2")
+
+
+@pytest.mark.parametrize(("precision", "names"), [("fp32", ["simt"]), ("tf32", ["mma"]), ("fp16", ["mma"])])
+def test_families_that_can(precision: str, names: list[str]) -> None:
+    problem = ConvProblem.parse("cv5", precision=precision)
+    assert [family.name for family in families_for(problem, TARGET)] == names
+
+
+def test_no_family_gives_every_reason() -> None:
+    problem = ConvProblem.parse("n1c4h4w4k4r1s1g2")
+    with pytest.raises(UnsupportedError) as caught:
+        families_for(problem, TARGET)
+    assert set(caught.value.reasons) == set(FAMILIES)
+    assert all(caught.value.reasons.values())
+    assert problem.key in str(caught.value)
+
+
+@each_family
+@pytest.mark.parametrize("precision", ["fp32", "tf32", "fp16", "bf16"])
+def test_an_unsupported_precision_is_named(family: Family, precision: str) -> None:
+    reason = family.unsupported(ConvProblem.parse("cv5", precision=precision), TARGET)
+    assert (reason is None) == (precision in PRECISIONS[family.name])
+    assert reason is None or (precision in reason and "\n" not in reason)
+
+
+@each_family
+def test_groups_and_giant_images_are_refused_with_a_sentence(family: Family) -> None:
+    precision = PRECISIONS[family.name][0]
+    grouped = family.unsupported(ConvProblem.parse("n1c4h4w4k4r1s1g2", precision=precision), TARGET)
+    assert grouped is not None
+    assert "groups" in grouped
+    giant = family.unsupported(ConvProblem.parse("n1c65536h256w256k1r1s1", precision=precision), TARGET)
+    assert giant is not None
+    assert "image" in giant
+
+
+def test_mma_says_which_arch_it_needs() -> None:
+    old = dataclasses.replace(TARGET, arch="sm_75")
+    assert FAMILIES["mma"].unsupported(ConvProblem.parse("cv5"), old) == "needs sm_80 or later, the target is sm_75"
+
+
+# ---- a small family of the tests' own ----
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SmallConfig(Config):
+    size: int
+    fast: bool
+    order: Literal["linear", "zigzag"]
+    lanes: Literal[1, 2, 4]
+
+
+def _suggest(problem: ConvProblem, target: Target, choose: Any) -> SmallConfig:
+    order = choose("order", ("linear", "zigzag"))
+    lanes, size = map(int, choose("lanes,size", ("1x8", "2x8", "4x16")).split("x"))
+    return SmallConfig(
+        size=size,
+        fast=choose(f"fast.{order}", (True, False) if order == "linear" else (False,)),
+        order=order,
+        lanes=lanes,  # type: ignore[arg-type]
+    )
+
+
+SMALL = Family(
+    name="small",
+    config_type=SmallConfig,
+    templates=(),
+    archs=(),
+    unsupported=lambda problem, target: None,
+    suggest=_suggest,
+    rules=(
+        Rule(sentence="size must not exceed 8", holds=lambda problem, target, config: config.size <= 8),
+        Rule(sentence="fast needs linear", holds=lambda p, t, config: not config.fast or config.order == "linear"),
+    ),
+    default=lambda problem, target: SmallConfig(size=8, fast=True, order="linear", lanes=1),
+    plan=lambda problem, target, config: Plan(launches=()),
+)
+STORED = {"size": 8, "fast": True, "order": "linear", "lanes": 2}
+PROBLEM = ConvProblem.parse("n1c1h1w1k1r1s1")
+
+
+def test_a_config_comes_back_from_json() -> None:
+    config = SMALL.config_from_dict(json.loads(json.dumps(STORED)))
+    assert config == SmallConfig(size=8, fast=True, order="linear", lanes=2)
+    assert config.to_dict() == STORED
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"size": True}, "config field size is True; allowed is a value of type int"),
+        ({"size": 8.0}, "config field size is 8.0; allowed is a value of type int"),
+        ({"size": "8"}, "config field size is '8'; allowed is a value of type int"),
+        ({"size": None}, "config field size is None; allowed is a value of type int"),
+        ({"fast": 1}, "config field fast is 1; allowed is a value of type bool"),
+        ({"order": "spiral"}, "config field order is 'spiral'; allowed are linear, zigzag"),
+        ({"order": ["linear"]}, "config field order is ['linear']; allowed are linear, zigzag"),
+        ({"lanes": 3}, "config field lanes is 3; allowed are 1, 2, 4"),
+        ({"lanes": True}, "config field lanes is True; allowed are 1, 2, 4"),
+        ({"lanes": 2.0}, "config field lanes is 2.0; allowed are 1, 2, 4"),
+        ({"colour": 1}, "config of family small: fields colour are missing or unknown"),
+    ],
+)
+def test_a_stored_value_that_does_not_fit_is_named(change: dict[str, object], sentence: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        SMALL.config_from_dict(STORED | change)
+    assert str(caught.value) == sentence
+
+
+def test_missing_fields_are_named() -> None:
+    with pytest.raises(UsageError, match="fields fast, size are missing or unknown"):
+        SMALL.config_from_dict({"order": "linear", "lanes": 1})
+
+
+def test_broken_rules_are_sentences() -> None:
+    bad = SmallConfig(size=16, fast=True, order="zigzag", lanes=1)
+    assert SMALL.broken_rules(PROBLEM, TARGET, bad) == ["size must not exceed 8", "fast needs linear"]
+    assert SMALL.broken_rules(PROBLEM, TARGET, SMALL.default(PROBLEM, TARGET)) == []
+
+
+def test_choices_name_what_was_picked() -> None:
+    config = SmallConfig(size=16, fast=False, order="zigzag", lanes=4)
+    assert SMALL.choices_of(PROBLEM, TARGET, config) == {
+        "order": "zigzag", "lanes,size": "4x16", "fast.zigzag": False,
+    }  # fmt: skip
+
+
+def test_a_config_outside_the_space_has_no_choices() -> None:
+    assert SMALL.choices_of(PROBLEM, TARGET, SmallConfig(size=8, fast=False, order="linear", lanes=4)) is None
+    assert SMALL.choices_of(PROBLEM, TARGET, SmallConfig(size=16, fast=True, order="zigzag", lanes=4)) is None
+
+
+def test_a_digest_is_of_the_values_alone() -> None:
+    config = SmallConfig(size=8, fast=True, order="linear", lanes=2)
+    assert config.digest() == "1a65e34b8ed0bc69"
+    assert config.digest() == SMALL.config_from_dict(dict(reversed(STORED.items()))).digest()
+    assert dataclasses.replace(config, fast=False).digest() != config.digest()
+
+
+def test_a_plan_adds_up_its_workspace() -> None:
+    launch = Launch(template="t", values={}, grid=(1, 1, 1), block=32, smem_bytes=0, arguments=())
+    assert Plan(launches=(launch,)).workspace_bytes == 0
+    assert Plan(launches=(launch,), workspace={"packed": 3, "window": 4}).workspace_bytes == 7
+
+
+# ---- every family's space ----
+
+
+@each_family
+def test_every_field_checks_its_type(family: Family) -> None:
+    problem = problems_of(family)[0]
+    stored = family.default(problem, TARGET).to_dict()
+    assert family.config_from_dict(stored) == family.default(problem, TARGET)
+    for name, value in stored.items():
+        wrong: tuple[object, ...] = (None, 1.5, "no such word", [value], not value if isinstance(value, bool) else True)
+        for other in wrong[:4] if isinstance(value, bool) else wrong:
+            with pytest.raises(UsageError, match=f"config field {name} is"):
+                family.config_from_dict(stored | {name: other})
+
+
+@each_family
+def test_random_configs_replay_and_come_back_from_json(family: Family) -> None:
+    for problem in problems_of(family):
+        for config in itertools.islice(family.random_configs(problem, TARGET, 1), 25):
+            picked = family.choices_of(problem, TARGET, config)
+            assert picked is not None
+
+            def replay(name: str, choices: Sequence[T], /, values: dict[str, Any] = picked) -> T:
+                assert values[name] in choices
+                value: T = values[name]
+                return value
+
+            assert family.suggest(problem, TARGET, replay) == config
+            assert family.config_from_dict(json.loads(json.dumps(config.to_dict()))) == config
+
+
+@each_family
+def test_random_configs_depend_on_the_seed_alone(family: Family) -> None:
+    problem = problems_of(family)[3]
+    first, again, other = (
+        list(itertools.islice(family.random_configs(problem, TARGET, seed), 20)) for seed in (5, 5, 6)
+    )
+    assert first == again
+    assert first != other
+
+
+@each_family
+def test_a_name_always_has_the_same_choices(family: Family) -> None:
+    # Optuna demands it of categorical parameters
+    for problem in problems_of(family):
+        seen: dict[str, tuple[Any, ...]] = {}
+        rounds = itertools.count()
+
+        def pick(
+            name: str, choices: Sequence[T], /, seen: dict[str, tuple[Any, ...]] = seen, rounds: Any = rounds
+        ) -> T:
+            assert len(choices) > 0, name
+            assert len(set(choices)) == len(choices), name
+            assert all(type(choice) in (int, bool, str) for choice in choices), name
+            assert seen.setdefault(name, tuple(choices)) == tuple(choices), name
+            return choices[(next(rounds) * 7919 >> 3) % len(choices)]
+
+        for _ in range(150):
+            family.suggest(problem, TARGET, pick)
+
+
+@each_family
+def test_a_fair_share_of_the_space_is_legal(family: Family) -> None:
+    for problem in problems_of(family):
+        configs = list(itertools.islice(family.random_configs(problem, TARGET, 2), 300))
+        assert sum(not family.broken_rules(problem, TARGET, config) for config in configs) >= 5, problem.key
+
+
+@each_family
+def test_rules_are_sentences_that_differ(family: Family) -> None:
+    sentences = [rule.sentence for rule in family.rules]
+    assert len(set(sentences)) == len(sentences)
+    assert all(" " in sentence and not sentence.endswith(".") and "\n" not in sentence for sentence in sentences)
+
+
+@each_family
+@pytest.mark.parametrize("value", [0, -1])
+def test_rules_answer_for_any_numbers(family: Family, value: int) -> None:
+    # stored configs may hold any integers: a rule says no, it doesn't fall over
+    problem = problems_of(family)[0]
+    default = family.default(problem, TARGET)
+    for name, usual in default.to_dict().items():
+        if type(usual) is int:
+            assert family.broken_rules(problem, TARGET, dataclasses.replace(default, **{name: value})), name
+
+
+# ---- defaults and plans ----
+
+
+def check_plan(problem: ConvProblem, target: Target, plan: Plan) -> None:
+    """What holds for every legal plan."""
+    assert plan.launches
+    for launch in plan.launches:
+        assert 1 <= launch.grid[0] <= 2**31 - 1
+        assert launch.grid[1:] == (1, 1)
+        assert 32 <= launch.block <= 1024
+        assert launch.block % 32 == 0
+        assert 0 <= launch.smem_bytes <= target.smem_per_block_bytes
+        assert set(launch.arguments) <= {"x", "w", "bias", "y"} | set(plan.workspace)
+        assert all(type(value) in (int, bool, str) for value in launch.values.values())
+    assert "y" in plan.launches[-1].arguments
+    assert plan.launches[-1].flops >= problem.flops
+    assert all(0 < size for size in plan.workspace.values())
+    used = {name for launch in plan.launches for name in launch.arguments}
+    assert set(plan.workspace) <= used
+
+
+@each_family
+def test_templates_name_all_that_plans_use(family: Family) -> None:
+    used = set()
+    for problem in problems_of(family):
+        for config in legal(family, problem, TARGET, 15):
+            plan = family.plan(problem, TARGET, config)
+            check_plan(problem, TARGET, plan)
+            used |= {launch.template for launch in plan.launches}
+    assert used == set(family.templates)
+
+
+@pytest.mark.parametrize("arch", PRESETS)
+@each_family
+def test_the_default_is_legal_for_the_suite(family: Family, arch: str) -> None:
+    target = preset(arch)
+    for problem in problems_of(family):
+        config = family.default(problem, target)
+        assert family.broken_rules(problem, target, config) == [], problem.key
+        check_plan(problem, target, family.plan(problem, target, config))
+
+
+@each_family
+@WITHOUT_TIME
+@given(values=st.data(), arch=st.sampled_from(tuple(PRESETS)))
+def test_the_default_is_legal(family: Family, values: st.DataObject, arch: str) -> None:
+    problem, target = values.draw(problems(PRECISIONS[family.name])), preset(arch)
+    assume(family.unsupported(problem, target) is None)
+    config = family.default(problem, target)
+    assert family.broken_rules(problem, target, config) == []
+    check_plan(problem, target, family.plan(problem, target, config))
+
+
+@pytest.mark.slow
+@each_family
+@settings(parent=WITHOUT_TIME, max_examples=1500)
+@given(values=st.data(), arch=st.sampled_from(tuple(PRESETS)))
+def test_the_default_is_legal_for_many(family: Family, values: st.DataObject, arch: str) -> None:
+    problem, target = values.draw(problems(PRECISIONS[family.name])), preset(arch)
+    assume(family.unsupported(problem, target) is None)
+    assert family.broken_rules(problem, target, family.default(problem, target)) == []
+
+
+@each_family
+@pytest.mark.parametrize(
+    "shape",
+    [
+        "n1c1h1w1073741800k1r1s3",  # one row of a billion columns
+        "n1c1h1073741800w1k1r3s1",  # one column of a billion rows
+        "n2000000000c1h1w1k1r1s1",  # two billion images of a pixel
+        "n1c1000000h1w1k1000000r1s1",  # a matrix-vector product
+        "n1c3h4000w4000k1r1023s1023",  # a million taps
+    ],
+)
+def test_the_default_is_legal_at_the_limits(family: Family, shape: str) -> None:
+    problem = ConvProblem.parse(shape, precision=PRECISIONS[family.name][0])
+    assert family.unsupported(problem, TARGET) is None
+    config = family.default(problem, TARGET)
+    assert family.broken_rules(problem, TARGET, config) == []
+    check_plan(problem, TARGET, family.plan(problem, TARGET, config))
