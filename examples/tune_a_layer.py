@@ -28,5 +28,5 @@ def main() -> None:
         print(f"that is {result.gain:.2f} times as fast as the default configuration of family {result.best.family}")
 
 
-if __name__ == "__main__":  # tuning starts processes, which import this file again
+if __name__ == "__main__":
     main()

@@ -74,8 +74,8 @@ def tune(
     database, a path or URL, or None for the user's. With equal seeds the picks are equal as far as the order in which
     trials end is.
 
-    Compilers and device workers are spawned processes, so a script calls this under `if __name__ == "__main__"`. Raises
-    UsageError, UnsupportedError, NoDeviceError, DatabaseError, and our own trouble when it keeps coming.
+    Compilers and device workers are fresh processes that never import the caller's script. Raises UsageError,
+    UnsupportedError, NoDeviceError, DatabaseError, and our own trouble when it keeps coming.
     """
     started = time.monotonic()
     _check_positive("time_budget_s", time_budget_s)

@@ -94,8 +94,13 @@ class Family:
     plan: Callable[[ConvProblem, Target, Any], Plan]
 
     def broken_rules(self, problem: ConvProblem, target: Target, config: Config) -> list[str]:
-        """The sentences of the rules that the config breaks; empty for a legal config."""
-        return [rule.sentence for rule in self.rules if not rule.holds(problem, target, config)]
+        """The sentences of the rules that the config breaks; empty for a legal config.
+
+        Every number of a config is a count. One below 1 is told alone: the rules divide by them.
+        """
+        counts = [(name, value) for name, value in config.to_dict().items() if type(value) is int]
+        below = [f"{name} must be at least 1" for name, value in counts if value < 1]
+        return below or [rule.sentence for rule in self.rules if not rule.holds(problem, target, config)]
 
     def config_from_dict(self, stored: Mapping[str, object]) -> Config:
         """A config from untrusted stored values; UsageError names the field that does not fit its type."""

@@ -1,5 +1,6 @@
 // cp.async (sm_80 and later): asynchronous copies from global to shared memory, completed in commit groups.
-// `valid` false copies nothing and fills the destination with zeros (src-size 0): the source is not read.
+// .L2::128B: the whole cache line is brought to L2. `valid` false copies nothing and fills the destination with zeros
+// (src-size 0): the source is not read.
 #ifndef IM2WINGEN_EMULATED
 namespace ptx {
 __device__ __forceinline__ uint32_t smem_address(const void* smem) {
@@ -14,7 +15,7 @@ __device__ __forceinline__ void cp_async_ca_8(void* smem, const void* gmem, bool
                : "memory");
 }
 __device__ __forceinline__ void cp_async_cg_16(void* smem, const void* gmem, bool valid) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(smem_address(smem)), "l"(gmem),
+  asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(smem_address(smem)), "l"(gmem),
                "r"(valid ? 16 : 0)
                : "memory");
 }

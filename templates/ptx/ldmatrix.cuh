@@ -1,6 +1,6 @@
-// ldmatrix: 8x8 matrices of 16-bit elements from shared memory into the fragments of a warp. Lane l gives the address of
-// row l % 8 of matrix l / 8 (16 bytes, 16-byte aligned) and gets elements 2 * (l % 4) and + 1 of row l / 4 of each matrix
-// (.trans: of column l / 4).
+// ldmatrix: 8x8 matrices of 16-bit elements from shared memory into the fragments of a warp. Lane l gives the address
+// of row l % 8 of matrix l / 8 (16 bytes, 16-byte aligned) and gets elements 2 * (l % 4) and + 1 of row l / 4 of each
+// matrix.
 #ifndef IM2WINGEN_EMULATED
 namespace ptx {
 __device__ __forceinline__ void ldmatrix_x4(uint32_t (&r)[4], const void* row) {

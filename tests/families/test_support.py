@@ -12,7 +12,9 @@ from im2wingen.dtypes import STORAGE_DTYPE, to_storage
 from im2wingen.emulator import run_plan
 from im2wingen.families.base import Launch, Plan
 from im2wingen.families.support import (
+    FilterOrder,
     ceil_div,
+    filter_taps,
     pack_filter,
     problem_values,
     round_up,
@@ -60,37 +62,48 @@ def test_problem_values_are_the_problems() -> None:
 
 
 FILTERS = {
-    "n1c8h9w9k8r3s2": "whole units in both orders",
-    "n1c5h9w9k3r3s2": "C and R*C and K end inside a unit",
+    "n1c8h9w9k8r3s2": "whole units in every order",
+    "n1c5h9w9k3r3s2": "C, R*C, S*C and K end inside a unit",
     "n1c1h9w9k1r1s1": "one element",
     "n1c40h9w9k33r5s4": "more than one CTA",
 }
 
 
 @pytest.mark.parametrize("channels_contiguous", [False, True])
-@pytest.mark.parametrize("column_order", [False, True])
+@pytest.mark.parametrize("order", ["row", "column", "run"])
 @pytest.mark.parametrize("shape", FILTERS)
 @pytest.mark.parametrize(("precision", "w_layout"), [("fp16", "krsc"), ("bf16", "kcrs"), ("fp32", "kcrs")])
 def test_packed_filter(
-    precision: str, w_layout: Any, shape: str, column_order: bool, channels_contiguous: bool
+    precision: str, w_layout: Any, shape: str, order: FilterOrder, channels_contiguous: bool
 ) -> None:
     problem = replace(ConvProblem.parse(shape, precision=precision), w_layout=w_layout)
     w = numbered(problem, problem.w_shape)
-    launch, size = pack_filter(problem, column_order=column_order, channels_contiguous=channels_contiguous)
-
-    krsc = w if w_layout == "krsc" else w.transpose(0, 2, 3, 1)
-    if column_order:  # K, S, R * C
-        taps = krsc.transpose(0, 2, 1, 3).reshape(problem.k, problem.s, problem.r * problem.c)
-    else:  # K, R * S, C
-        taps = krsc.reshape(problem.k, problem.r * problem.s, problem.c)
     unit = 16 // problem.element_bytes
+    krsc = w if w_layout == "krsc" else w.transpose(0, 2, 3, 1)
+    taps = {
+        "row": krsc.reshape(problem.k, problem.r * problem.s, problem.c),
+        "column": krsc.transpose(0, 2, 1, 3).reshape(problem.k, problem.s, problem.r * problem.c),
+        "run": krsc.reshape(problem.k, problem.r, problem.s * problem.c),
+    }[order]
+    assert filter_taps(problem, order) == taps.shape[1:]
+    channels = round_up(taps.shape[2], 2 if order == "run" else unit)
+    launch, size = pack_filter(problem, order=order, channels_contiguous=channels_contiguous, channels=channels)
+    padded = np.pad(taps, ((0, 0), (0, 0), (0, channels - taps.shape[2])))
     if channels_contiguous:
-        wanted = np.pad(taps, ((0, 0), (0, 0), (0, -taps.shape[2] % unit)))
+        wanted = padded.reshape(problem.k, -1)
+        wanted = np.pad(wanted, ((0, 0), (0, -wanted.shape[1] % unit)))
     else:
-        wanted = np.pad(taps.transpose(1, 2, 0), ((0, 0), (0, 0), (0, -problem.k % unit)))
+        wanted = np.pad(padded.transpose(1, 2, 0), ((0, 0), (0, 0), (0, -problem.k % unit)))
     assert size == wanted.nbytes
     assert size % 16 == 0
     np.testing.assert_array_equal(run(problem, launch, size, w), wanted.reshape(-1))
+
+
+def test_a_packed_tap_has_its_own_channels_by_default() -> None:
+    problem = ConvProblem.parse("n1c5h9w9k3r3s2")
+    launch, size = pack_filter(problem, order="row", channels_contiguous=True)
+    assert launch.values["CHANNELS"] == 5
+    assert size == 2 * 3 * round_up(3 * 2 * 5, 8)
 
 
 WINDOWS = {
@@ -130,7 +143,7 @@ def test_window_tensor(precision: str, layout: str, shape: str, channels_last: b
 def test_shared_kernels_compile_without_spills(arch: str) -> None:
     problem = ConvProblem.parse("n2c5h9w8k3r3s2pad1", layout="nchw")
     launches = [
-        pack_filter(problem, column_order=True, channels_contiguous=True)[0],
+        pack_filter(problem, order="column", channels_contiguous=True)[0],
         window_transform(problem, channels_last=True, column_pitch=16)[0],
     ]
     for launch in launches:

@@ -165,11 +165,11 @@ class Exporter:
 
 
 class InterfaceExporter:
-    """The same by `__cuda_array_interface__`."""
+    """The same by `__cuda_array_interface__`, version 3 (PyTorch's own is 2, which names no stream)."""
 
     def __init__(self, tensor):
         self._tensor = tensor
-        self.__cuda_array_interface__ = tensor.__cuda_array_interface__
+        self.__cuda_array_interface__ = {**tensor.__cuda_array_interface__, "version": 3, "stream": 1}
 
 
 @pytest.mark.parametrize("exporter", [Exporter, InterfaceExporter])
