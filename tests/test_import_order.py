@@ -127,8 +127,8 @@ def audit(event, arguments):
             os.write(2, f"wrote {{path}}".encode()); os._exit(9)
     if event == "subprocess.Popen" and arguments[0] == "/sbin/ldconfig":
         return  # cuda.pathfinder looks for libdl
-    touched = event.startswith(("subprocess.", "socket.connect", "os.mkdir", "os.rename", "os.remove", "sqlite3.connect"))
-    if touched or (event == "ctypes.dlopen" and "cuda" in str(arguments[0]).lower()):
+    touched = ("subprocess.", "socket.connect", "os.mkdir", "os.rename", "os.remove", "sqlite3.connect")
+    if event.startswith(touched) or (event == "ctypes.dlopen" and "cuda" in str(arguments[0]).lower()):
         os.write(2, f"{{event}} {{arguments}}".encode()); os._exit(9)
 
 sys.addaudithook(audit)

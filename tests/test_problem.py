@@ -24,7 +24,7 @@ def problem_of(**changes: Any) -> ConvProblem:
 def problems(draw: st.DrawFn) -> ConvProblem:
     """Any problem whose window fits the padded input, grouped ones too."""
     groups = draw(st.sampled_from((1, 1, 2, 3)))
-    fields = {
+    fields: dict[str, Any] = {
         **{name: draw(st.integers(1, 9)) for name in ("n", "h", "w", "r", "s")},
         **{name: groups * draw(st.integers(1, 5)) for name in ("c", "k")},
         **{f"pad_{side}": draw(st.integers(0, 4)) for side in ("top", "bottom", "left", "right")},
@@ -132,9 +132,7 @@ def test_numbers_have_a_limit() -> None:
 def test_a_wrong_layout_lists_the_allowed(layout: str) -> None:
     with pytest.raises(UsageError) as caught:
         ConvProblem.parse("cv5", layout=layout)
-    assert str(caught.value) == (
-        f"layout is {layout!r}; allowed are nhwc, nchw, nchw-nhwc and nhwc-nchw (x, then y)"
-    )
+    assert str(caught.value) == f"layout is {layout!r}; allowed are nhwc, nchw, nchw-nhwc and nhwc-nchw (x, then y)"
 
 
 @pytest.mark.parametrize(

@@ -48,9 +48,7 @@ def test_a_short_name_means_the_arch_with_its_features(name: str, arch: str) -> 
 def test_an_unknown_arch_lists_the_known(name: str) -> None:
     with pytest.raises(UsageError) as caught:
         preset(name)
-    assert str(caught.value) == (
-        f"arch is {name!r}; allowed are sm_80, sm_86, sm_89, sm_90a, sm_100a, sm_120a"
-    )
+    assert str(caught.value) == f"arch is {name!r}; allowed are sm_80, sm_86, sm_89, sm_90a, sm_100a, sm_120a"
 
 
 def test_the_default_has_a_preset() -> None:

@@ -5,7 +5,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Protocol, TypeVar, cast, get_args, get_origin, get_type_hints
 
 from im2wingen.errors import UsageError
 from im2wingen.problem import ConvProblem
@@ -119,11 +119,11 @@ class Family:
 
         def replay(name: str, choices: Sequence[T], /) -> T:
             values = [getattr(config, field_name) for field_name in name.partition(".")[0].split(",")]
-            value: T = values[0] if len(values) == 1 else "x".join(map(str, values))
+            value: Any = values[0] if len(values) == 1 else "x".join(map(str, values))
             if value not in choices:
                 raise LookupError(name)
             picked[name] = value
-            return value
+            return cast(T, value)
 
         try:
             return picked if self.suggest(problem, target, replay) == config else None

@@ -36,7 +36,8 @@ def config_of(problem: ConvProblem, way: str, **changes: Any) -> MmaConfig:
     )
     if "patch_k" not in changes:
         config = replace(config, patch_k=MmaGeometry(problem=problem, config=config).channels)
-    copies = [replace(config, copy_bytes=size) for size in ([config.copy_bytes] if "copy_bytes" in changes else (16, 8, 4, 2))]
+    sizes = (config.copy_bytes,) if "copy_bytes" in changes else (16, 8, 4, 2)
+    copies = [replace(config, copy_bytes=size) for size in sizes]
     for candidate in copies:
         if not MMA.broken_rules(problem, TARGET, candidate):
             return candidate

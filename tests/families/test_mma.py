@@ -327,9 +327,7 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_arithmetic(name: str) -> None:
     case = CASES[name]
-    problem = ConvProblem.parse(
-        case.shape, precision=case.precision, layout=case.layout, epilogue=case.epilogue
-    )
+    problem = ConvProblem.parse(case.shape, precision=case.precision, layout=case.layout, epilogue=case.epilogue)
     verify(problem, config_of(problem, case.way, **case.config), seeds=case.seeds)
 
 

@@ -1,0 +1,79 @@
+"""Runs one legal config of every family, precision, staging and K order on small padded problems: what a sanitizer watches.
+
+`python run_stagings.py [--raw]`; prints a line a kernel. With --raw each kernel runs once on arrays of its own, without
+the verifier's kernels beside it.
+"""
+
+import sys
+
+from im2wingen.device import Device, open_device
+from im2wingen.device_data import Filler, input_sizes, output_bytes
+from im2wingen.families import FAMILIES, Family
+from im2wingen.families.base import Config, Plan
+from im2wingen.kernel import LoadedPlan
+from im2wingen.nvrtc import compile_cubin
+from im2wingen.problem import ConvProblem
+from im2wingen.render import render
+from im2wingen.target import Target
+from im2wingen.verify import Verifier
+
+PROBLEMS = (  # shape, layout
+    ("n3c20h9w11k24r3s3st2pad1,0,2,1", "nhwc"),
+    ("n2c3h15w17k21r5s5st2pad1", "nhwc"),  # few channels: column and run order
+    ("n2c3h15w17k21r5s5st2pad1", "nchw"),
+    ("n1c40h6w7k16r3s3pad1dil2", "nhwc-nchw"),
+)
+PRECISIONS = {"simt": ("fp32",), "mma": ("fp16", "bf16", "tf32")}
+_TRIES = 4000
+
+
+def kinds_of_config(family: Family, problem: ConvProblem, target: Target) -> dict[str, Config]:
+    """The first legal random config of each staging and K order."""
+    kinds: dict[str, Config] = {}
+    for _, config in zip(range(_TRIES), family.random_configs(problem, target, seed=3), strict=False):
+        kind = f"{config.to_dict()['staging']} {config.to_dict().get('window_order', '')}".strip()
+        if kind not in kinds and not family.broken_rules(problem, target, config):
+            kinds[kind] = config
+    return kinds
+
+
+def run_once(device: Device, filler: Filler, problem: ConvProblem, plan: Plan, loaded: LoadedPlan) -> None:
+    pointers = {"bias": 0, "y": device.alloc(output_bytes(problem))}
+    for name, size in input_sizes(problem).items():
+        pointers[name] = device.alloc(size)
+        filler.fill_input(problem, name, "normal", pointers[name], size, 1)
+    pointers |= {name: device.alloc(size) for name, size in plan.workspace.items()}
+    loaded.launch(pointers, device.stream)
+    device.synchronize()
+    for name, pointer in pointers.items():
+        if pointer or name != "bias":
+            device.free(pointer)
+
+
+def main() -> None:
+    raw = "--raw" in sys.argv[1:]
+    device = open_device()
+    filler = Filler(device)
+    for family in FAMILIES.values():
+        for precision in PRECISIONS[family.name]:
+            for shape, layout in PROBLEMS:
+                problem = ConvProblem.parse(shape, precision=precision, layout=layout, epilogue="bias_relu")
+                verifier = None if raw else Verifier(problem, device, filler)
+                for kind, config in kinds_of_config(family, problem, device.target).items():
+                    plan = family.plan(problem, device.target, config)
+                    cubins = [compile_cubin(render(launch), device.target.arch) for launch in plan.launches]
+                    loaded = LoadedPlan(plan, cubins)
+                    if verifier is None:
+                        run_once(device, filler, problem, plan, loaded)
+                    else:
+                        verifier.check(loaded)
+                    loaded.unload()
+                    print(f"{family.name} {precision} {shape} {layout}: {kind}", flush=True)
+                if verifier is not None:
+                    verifier.close()
+    filler.close()
+    device.close()
+
+
+if __name__ == "__main__":
+    main()
