@@ -1,4 +1,4 @@
-"""Serves every layer, precision and layout that the tuning database holds, from PyTorch and CuPy, and checks the results.
+"""Serves every layer, precision and layout that the tuning database holds, from PyTorch and CuPy, and checks y.
 
     python benchmarks/serve.py [--db PATH] [--out FILE.json]
 
@@ -84,9 +84,8 @@ def main() -> None:
                     missing.append(problem.key)
                 torch.cuda.empty_cache()
     for row in rows:
-        print(
-            f"{row['problem']:55s} {row['family']:5s} error {row['norm_error']:.1e} right {row['right']} {row['origin']}"
-        )
+        right, origin = row["right"], row["origin"]
+        print(f"{row['problem']:55s} {row['family']:5s} error {row['norm_error']:.1e} right {right} {origin}")
     wrong = [row["problem"] for row in rows if not row["right"]]
     print(f"{len(rows)} served, {len(wrong)} wrong, {len(missing)} not stored")
     if options.out:

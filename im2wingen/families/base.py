@@ -64,7 +64,9 @@ class Launch:
     pipe: Pipe = "memory"
     flops: int = 0  # executed, the waste of partial tiles included
     l2_bytes: int = 0  # requested by all CTAs together, re-reads included
-    ctas_per_sm_by_threads: int = 0  # 0: no limit known before the compile
+    ctas_per_sm_by_threads: int = 0  # by threads and their registers; 0: no limit known before the compile
+    busy_cycles: float = 0.0  # of an SM for one CTA: its scarcest pipe; 0: from flops and l2_bytes
+    idle_cycles: float = 0.0  # of one CTA, that the other CTAs of the SM may hide
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

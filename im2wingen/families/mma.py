@@ -1,9 +1,15 @@
 """The mma family: fp16, bf16 and tf32 on tensor cores through mma.sync, sm_80 and later."""
 
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import product
+from typing import Literal, TypeVar
 
 from im2wingen.families.base import Choose, Config, Family, Launch, Plan, Rule
+from im2wingen.families.climb import climb
+from im2wingen.families.mma_cost import priced, thread_registers
+from im2wingen.families.occupancy import resident_ctas, sm_cycles
 from im2wingen.families.support import (
     MAX_GRID_X,
     FilterOrder,
@@ -21,9 +27,15 @@ from im2wingen.target import PRESETS, Target
 
 Staging = Literal["window", "tap", "explicit"]
 Order = Literal["linear", "zigzag"]
+T = TypeVar("T")
 _WARP_WIDTHS = (16, 32, 48, 64, 96, 128)
-_TILE_SIZES = ((32, 64), (65, 128), (129, 192), (193, 256))
+_SMALL_TILES, _LARGE_TILES = ((32, 64),), ((65, 128), (129, 192), (193, 256))  # pixels
+_SMALL_COUNT, _LARGE_COUNT = 5, 8  # candidates of a size
 _MAX_COLUMN_CHANNELS = 256
+_LONG_K = 4096  # bytes of the K axis from which warps may share a tile
+_CLIMBS = 3  # starts of the search for the default
+_COPIED_BYTES = 16  # a cycle and SM, by kernels that only copy
+_THRIFT = 24  # registers that the compiler saves where it has to
 _RESERVED_SMEM = 1024  # per CTA, by the system
 
 
@@ -221,58 +233,141 @@ def _block_k_choices(problem: ConvProblem) -> list[int]:
 
 
 def _patch_k_choices(problem: ConvProblem) -> list[int]:
-    """Channels of a chunk in row order: sizes that waste little of the last chunk."""
+    """Channels of a chunk in row order that waste little of the last chunk; small ones only for want of others."""
     unit, channels = unit_elements(problem), padded_channels(problem, "row")
-    sizes = {min(channels, m * unit) for m in (2, 4, 6, 8, 12, 16)} | {channels if channels <= 16 * unit else unit}
-    return sorted(s for s in sizes if s * ceil_div(channels, s) <= 1.1 * channels or s == channels) or [channels]
+    for multiples in ((4, 8, 16), (2, 6, 12)):
+        sizes = {min(channels, m * unit) for m in multiples} | ({channels} if channels <= 16 * unit else set())
+        fair = sorted(s for s in sizes if s * ceil_div(channels, s) <= 1.1 * channels)
+        if fair:
+            return fair
+    return [channels]
+
+
+def _stagings(problem: ConvProblem) -> list[Staging]:
+    """The window alone, but where it holds much that no tap reads, or where x has to be transposed."""
+    if problem.x_layout == "nchw":
+        return ["window", "tap", "explicit"]
+    sparse = problem.stride_h > problem.r or problem.stride_w > problem.s
+    sparse = sparse or problem.window_h * problem.window_w > min(2 * problem.r * problem.s, 400)
+    return ["window", "tap"] if sparse else ["window"]
 
 
 def _orders(problem: ConvProblem) -> list[FilterOrder]:
     """Orders of the K axis worth trying: folding pays where a pixel has few channels."""
-    orders: list[FilterOrder] = ["row"]
-    if padded_channels(problem, "column") <= _MAX_COLUMN_CHANNELS:
+    unit = unit_elements(problem)
+    orders: list[FilterOrder] = ["row"] if 2 * problem.c > unit else []
+    if problem.c < 4 * unit and padded_channels(problem, "column") <= _MAX_COLUMN_CHANNELS:
         orders.append("column")
-    if _runs(problem) and problem.c < 2 * unit_elements(problem):
+    if _runs(problem) and problem.c < 2 * unit:
         orders.append("run")
-    return orders
+    return orders or ["row"]
+
+
+def _warp_columns(problem: ConvProblem) -> list[str]:
+    """Ways to lay warps (count x width) over the output channels that waste at most a third."""
+    widths = [n for n in (32, 48, 64) if n < problem.k + 16 and (n != 48 or problem.k % 48 == 0)] or [16]
+    fair = [
+        f"{count}x{n}"
+        for count, n in product((1, 2, 4), widths)
+        if (count - 1) * n < problem.k and 3 * round_up(problem.k, count * n) <= 4 * problem.k
+    ]
+    return fair or [f"1x{widths[0]}"]
+
+
+@lru_cache(maxsize=64)
+def _tiles(problem: ConvProblem) -> Mapping[str, PixelTile]:
+    """Candidates by name."""
+    small = pixel_tiles(problem, sizes=_SMALL_TILES, per_size=_SMALL_COUNT)
+    return {str(tile): tile for tile in small + pixel_tiles(problem, sizes=_LARGE_TILES, per_size=_LARGE_COUNT)}
+
+
+def _patches_that_fit(problem: ConvProblem, target: Target, tile: PixelTile) -> list[int]:
+    """Channels of a chunk in row order whose patches, two if there are more, leave room for the filter's slices."""
+    room = 3 * target.smem_per_block_bytes // 4 // (tile.patch_pixels(problem) * problem.element_bytes)
+    sizes = _patch_k_choices(problem)
+    channels = padded_channels(problem, "row")
+    return [s for s in sizes if (s + unit_elements(problem)) * min(2, ceil_div(channels, s)) <= room] or sizes[:1]
+
+
+def _choose_of(choose: Choose, name: str, choices: Sequence[T]) -> T:
+    """A pick whose choices depend on earlier ones; they go into the name, and a single one is no choice."""
+    return choices[0] if len(choices) == 1 else choose(f"{name}.{'_'.join(map(str, choices))}", choices)
 
 
 def suggest(problem: ConvProblem, target: Target, choose: Choose) -> MmaConfig:
-    staging = choose("staging", ["window", "tap", "explicit"])
+    """A config from the search space; most of its picks are legal together."""
+    unit, channels = unit_elements(problem), padded_channels(problem, "row")
+    staging = choose("staging", _stagings(problem))
     order: FilterOrder = "column" if staging == "explicit" else "row"
     if staging == "window":
         order = choose("window_order", _orders(problem))
-    block_k = choose("block_k", _block_k_choices(problem))
-    if staging == "window" and order == "row":
-        patch_k = choose("patch_k", _patch_k_choices(problem))
-    else:
-        patch_k = padded_channels(problem, order)
-    tiles = [str(tile) for tile in pixel_tiles(problem, sizes=_TILE_SIZES)]
-    tile_n, tile_p, tile_q = map(int, choose("tile_n,tile_p,tile_q", tiles).split("x"))
+    warps_n, warp_n = map(int, choose("warps_n,warp_n", _warp_columns(problem)).split("x"))
+    tile = _tiles(problem)[choose("tile_n,tile_p,tile_q", list(_tiles(problem)))]
+    by_rows = staging == "window" and order == "row"
+    patch_k = padded_channels(problem, order)
+    if by_rows:
+        patch_k = _choose_of(choose, "patch_k", _patches_that_fit(problem, target, tile))
+    blocks = [m * unit for m in ((2, 4, 8) if order == "run" else (4, 8))]
+    if by_rows and patch_k < channels:  # whole slices
+        blocks = [b for b in blocks if patch_k % b == 0] or [2 * unit if patch_k % (2 * unit) == 0 else blocks[0]]
+    block_k = _choose_of(choose, "block_k", blocks)
+    shared = problem.gemm_k * problem.element_bytes >= _LONG_K and warps_n <= 2
+    warps_k = _choose_of(choose, "warps_k", [1, 2] if shared else [1])
+    even = block_k // (2 * unit * warps_k) % 2 == 0
+    fragment_stages = _choose_of(choose, "fragment_stages", [2] if even and order == "row" else [1, 2] if even else [1])
     if staging == "explicit" or order == "run":
         copy_bytes = 16 if staging == "explicit" else _copy_choices(problem, order)[0]
     else:
-        copy_bytes = choose("copy_bytes", _copy_choices(problem, order))
-    return MmaConfig(
-        staging=staging,  # type: ignore[arg-type]
+        copy_bytes = choose("copy_bytes", _copy_choices(problem, order)[:2])
+    config = MmaConfig(
+        staging=staging,
         window_order=order,
-        tile_n=tile_n,
-        tile_p=tile_p,
-        tile_q=tile_q,
-        warps_m=choose("warps_m", [1, 2, 4]),
-        warps_n=choose("warps_n", [n for n in (1, 2, 4) if n == 1 or problem.k > 16 * (n - 1)]),
-        warps_k=choose("warps_k", [1, 2]),
-        warp_n=choose("warp_n", [n for n in _WARP_WIDTHS if n < problem.k + 16]),
+        tile_n=tile.n,
+        tile_p=tile.p,
+        tile_q=tile.q,
+        warps_m=1,
+        warps_n=warps_n,
+        warps_k=warps_k,
+        warp_n=warp_n,
         patch_k=patch_k,
         block_k=block_k,
         copy_bytes=copy_bytes,
-        num_stages=choose("num_stages", [1, 2, 3, 4, 5]),
-        fragment_stages=choose("fragment_stages", [1, 2]),
+        num_stages=2,
+        fragment_stages=fragment_stages,
         pad_rows=choose("pad_rows", [False, True]) if staging == "window" and order != "run" else False,
-        ctas_per_sm=choose("ctas_per_sm", [1, 2, 3, 4]),
-        tile_order=choose("tile_order", ["linear", "zigzag"]),  # type: ignore[arg-type]
-        fragment_order=choose("fragment_order", ["linear", "zigzag"]),  # type: ignore[arg-type]
+        ctas_per_sm=1,
+        tile_order=choose("tile_order", ["linear", "zigzag"]),
+        fragment_order=choose("fragment_order", ["linear", "zigzag"]),
     )
+    config = replace(config, warps_m=_choose_of(choose, "warps_m", _warp_rows(target, config)))
+    config = replace(config, num_stages=_choose_of(choose, "num_stages", _stages(problem, target, config)))
+    return replace(config, ctas_per_sm=_choose_of(choose, "ctas_per_sm", _ctas(problem, target, config)))
+
+
+def _warp_rows(target: Target, config: MmaConfig) -> list[int]:
+    """Warps along the pixels whose threads' registers hold their tile; 32 pixels a warp are few, 160 many."""
+    ways = [replace(config, warps_m=n) for n in (1, 2, 4)]
+    fair = [way for way in ways if (way.warp_m >= 32 or way.warps_m == 1) and way.warp_m <= 160 and way.threads <= 512]
+    return [way.warps_m for way in fair if _registers_suffice(target, way)] or [4 // config.warps_k]
+
+
+def _registers_suffice(target: Target, config: MmaConfig) -> bool:
+    needed = thread_registers(config.warp_m, config.warp_n, config.fragment_stages) - _THRIFT
+    return needed <= _register_limit(target, config) and estimated_registers(config) <= _register_limit(target, config)
+
+
+def _stages(problem: ConvProblem, target: Target, config: MmaConfig) -> list[int]:
+    """Two to four that fit shared memory and the K axis; a single one where the K axis has one slice or two."""
+    slices = _iterations(problem, config)
+    counts = [1, 2] if slices <= 2 and config.fragment_stages == 1 else range(2, max(2, min(4, slices)) + 1)
+    return [n for n in counts if _smem_fits(problem, target, replace(config, num_stages=n))] or [2]
+
+
+def _ctas(problem: ConvProblem, target: Target, config: MmaConfig) -> list[int]:
+    """CTAs of an SM, up to three, that shared memory and registers allow."""
+    ways = [replace(config, ctas_per_sm=n) for n in (2, 3)]
+    fair = [way for way in ways if _smem_fits(problem, target, way) and _registers_suffice(target, way)]
+    return [1, *(way.ctas_per_sm for way in fair if way.ctas_per_sm * way.threads <= target.max_threads_per_sm)]
 
 
 def unsupported(problem: ConvProblem, target: Target) -> str | None:
@@ -426,40 +521,81 @@ def _smem_fits(problem: ConvProblem, target: Target, config: MmaConfig) -> bool:
     return needed <= target.smem_per_block_bytes and per_sm <= target.smem_per_sm_bytes
 
 
+@lru_cache(maxsize=256)
 def default(problem: ConvProblem, target: Target) -> MmaConfig:
+    """The config with the least estimated time: the best of a few tiles and warps, bettered choice by choice."""
+
+    def rank(config: Config) -> tuple[float, str]:
+        launches = plan(problem, target, config).launches  # type: ignore[arg-type]
+        return sum(_cycles(launch, target) for launch in launches), config.digest()
+
+    starts = [config for config in _starts(problem, target) if not MMA.broken_rules(problem, target, config)]
+    if not starts:
+        return _small(problem, target)
+    best = sorted(starts, key=rank)[:_CLIMBS]
+    return min((climb(MMA, problem, target, config, rank) for config in best), key=rank)  # type: ignore[return-value]
+
+
+def _cycles(launch: Launch, target: Target) -> float:
+    """Estimated cycles of the whole launch; those that move memory alone do it at the speed of L2."""
+    if not launch.busy_cycles:
+        return launch.l2_bytes / (_COPIED_BYTES * target.sm_count)
+    resident = resident_ctas(launch, target)
+    return sm_cycles(launch, target, resident, busy=launch.busy_cycles, idle=launch.idle_cycles)
+
+
+def _starts(problem: ConvProblem, target: Target) -> list[MmaConfig]:
+    """Every staging, order and layout of warps with the best tiles of each size."""
+    unit = unit_elements(problem)
+    usual = {"patch_k": 8 * unit, "block_k": 8 * unit, "num_stages": 3, "fragment_stages": 2, "ctas_per_sm": 2}
+    others = [staging for staging in _stagings(problem) if staging != "window"]
+    tiles = pixel_tiles(problem, sizes=_SMALL_TILES + _LARGE_TILES, per_size=3)
+    configs: dict[MmaConfig, None] = {}
+    for way, columns, tile, rows in product([*_orders(problem), *others], _warp_columns(problem), tiles, (2, 4)):
+        wanted: dict[str, object] = usual | {
+            "staging": way if way in others else "window", "window_order": way, "warps_n,warp_n": columns,
+            "tile_n,tile_p,tile_q": str(tile), "warps_m": rows,
+        }  # fmt: skip
+
+        def pick(name: str, choices: Sequence[T], /, wanted: dict[str, object] = wanted) -> T:
+            value = wanted.get(name.partition(".")[0])
+            return value if value in choices else choices[0]  # type: ignore[return-value]
+
+        configs[suggest(problem, target, pick)] = None
+    return list(configs)
+
+
+def _small(problem: ConvProblem, target: Target) -> MmaConfig:
     """The first legal one of a short list, from large tiles to the smallest."""
     unit = unit_elements(problem)
-    order = _orders(problem)[-1] if problem.c < 2 * unit else "row"
+    order = _orders(problem)[-1]
     channels = padded_channels(problem, order)
-    patch_k = channels if order != "row" or channels <= 8 * unit else _patch_k_choices(problem)[-1]
-    tiles = pixel_tiles(problem, sizes=((1, 32), *_TILE_SIZES), per_size=2)
-    widths = [w for w in (64, 32, 16) if w < problem.k + 16]
-    for staging in ("window", "tap"):
-        for tile in sorted(tiles, key=lambda t: (t.pixels > 128, -t.score(problem, 16), -t.pixels)):
-            for warp_n in widths:
-                for stages in (3, 2, 1):
-                    config = MmaConfig(
-                        staging=staging,  # type: ignore[arg-type]
-                        window_order=order if staging == "window" else "row",
-                        tile_n=tile.n,
-                        tile_p=tile.p,
-                        tile_q=tile.q,
-                        warps_m=2 if tile.pixels > 32 else 1,
-                        warps_n=2 if problem.k > warp_n else 1,
-                        warps_k=1,
-                        warp_n=warp_n,
-                        patch_k=patch_k if staging == "window" else padded_channels(problem, "row"),
-                        block_k=4 * unit,
-                        copy_bytes=_copy_choices(problem, order if staging == "window" else "row")[0],
-                        num_stages=stages,
-                        fragment_stages=2 if stages > 1 else 1,
-                        pad_rows=False,
-                        ctas_per_sm=1,
-                        tile_order="linear",
-                        fragment_order="linear",
-                    )
-                    if all(rule.holds(problem, target, config) for rule in RULES):
-                        return config
+    patch_k = channels if order != "row" or channels <= 8 * unit else _patch_k_choices(problem)[0]
+    tiles = pixel_tiles(problem, sizes=((1, 32), *_SMALL_TILES), per_size=2)
+    stagings: tuple[Staging, ...] = ("window", "tap")
+    for staging, tile, stages in product(stagings, sorted(tiles, key=lambda tile: -tile.pixels), (2, 1)):
+        config = MmaConfig(
+            staging=staging,
+            window_order=order if staging == "window" else "row",
+            tile_n=tile.n,
+            tile_p=tile.p,
+            tile_q=tile.q,
+            warps_m=2 if tile.pixels > 32 else 1,
+            warps_n=1,
+            warps_k=1,
+            warp_n=32 if problem.k > 16 else 16,
+            patch_k=patch_k if staging == "window" else padded_channels(problem, "row"),
+            block_k=2 * unit,
+            copy_bytes=_copy_choices(problem, order if staging == "window" else "row")[0],
+            num_stages=stages,
+            fragment_stages=1,
+            pad_rows=False,
+            ctas_per_sm=1,
+            tile_order="linear",
+            fragment_order="linear",
+        )
+        if not MMA.broken_rules(problem, target, config):
+            return config
     raise AssertionError(f"no default config for {problem.key} on {target.arch}")
 
 
@@ -479,46 +615,44 @@ def plan(problem: ConvProblem, target: Target, config: MmaConfig) -> Plan:
         workspace["window"], source_name = size, "window"
     iterations = geometry.chunks * geometry.chunk_slices
     element = problem.element_bytes
-    launches.append(
-        Launch(
-            template="mma",
-            values={
-                **problem_values(problem),
-                "STAGING": config.staging.upper(),
-                "ORDER": config.window_order.upper(),
-                "RUN_CHANNELS": run_channels(problem),
-                "TF32": problem.precision == "tf32",
-                "CHANNELS": geometry.channels,
-                "TILE_N": config.tile_n,
-                "TILE_P": config.tile_p,
-                "TILE_Q": config.tile_q,
-                "WARPS_M": config.warps_m,
-                "WARPS_N": config.warps_n,
-                "WARPS_K": config.warps_k,
-                "WARP_M": config.warp_m,
-                "WARP_N": config.warp_n,
-                "PATCH_K": config.patch_k,
-                "BLOCK_K": config.block_k,
-                "COPY_BYTES": config.copy_bytes,
-                "NUM_STAGES": config.num_stages,
-                "FRAGMENT_STAGES": config.fragment_stages,
-                "PAD_ROWS": config.pad_rows,
-                "CTAS_PER_SM": config.ctas_per_sm,
-                "TILE_ORDER_ZIGZAG": config.tile_order == "zigzag",
-                "FRAGMENT_ORDER_ZIGZAG": config.fragment_order == "zigzag",
-            },
-            grid=(geometry.ctas, 1, 1),
-            block=config.threads,
-            smem_bytes=geometry.smem_bytes,
-            arguments=(source_name, filter_name, "bias", "y", "x", "w"),
-            pipe="mma",
-            flops=2 * geometry.ctas * config.block_m * config.block_n * iterations * config.block_k,
-            l2_bytes=geometry.ctas
-            * element
-            * (geometry.staged_elements + config.block_n * iterations * config.block_k + config.tile.pixels * config.block_n),
-            ctas_per_sm_by_threads=target.max_threads_per_sm // config.threads,
-        )
+    convolution = Launch(
+        template="mma",
+        values={
+            **problem_values(problem),
+            "STAGING": config.staging.upper(),
+            "ORDER": config.window_order.upper(),
+            "RUN_CHANNELS": run_channels(problem),
+            "TF32": problem.precision == "tf32",
+            "CHANNELS": geometry.channels,
+            "TILE_N": config.tile_n,
+            "TILE_P": config.tile_p,
+            "TILE_Q": config.tile_q,
+            "WARPS_M": config.warps_m,
+            "WARPS_N": config.warps_n,
+            "WARPS_K": config.warps_k,
+            "WARP_M": config.warp_m,
+            "WARP_N": config.warp_n,
+            "PATCH_K": config.patch_k,
+            "BLOCK_K": config.block_k,
+            "COPY_BYTES": config.copy_bytes,
+            "NUM_STAGES": config.num_stages,
+            "FRAGMENT_STAGES": config.fragment_stages,
+            "PAD_ROWS": config.pad_rows,
+            "CTAS_PER_SM": config.ctas_per_sm,
+            "TILE_ORDER_ZIGZAG": config.tile_order == "zigzag",
+            "FRAGMENT_ORDER_ZIGZAG": config.fragment_order == "zigzag",
+        },
+        grid=(geometry.ctas, 1, 1),
+        block=config.threads,
+        smem_bytes=geometry.smem_bytes,
+        arguments=(source_name, filter_name, "bias", "y", "x", "w"),
+        pipe="mma",
+        flops=2 * geometry.ctas * config.block_m * config.block_n * iterations * config.block_k,
+        l2_bytes=geometry.ctas
+        * element
+        * (geometry.staged_elements + config.block_n * iterations * config.block_k + config.tile.pixels * config.block_n),
     )
+    launches.append(priced(convolution, target))
     return Plan(launches=tuple(launches), workspace=workspace)
 
 

@@ -2,7 +2,7 @@
 
 from im2wingen.families.base import Family, Launch, Plan, TemplateValue
 from im2wingen.families.simt_config import SimtConfig
-from im2wingen.families.simt_default import default
+from im2wingen.families.simt_default import cta_cycles, default
 from im2wingen.families.simt_geometry import SimtGeometry
 from im2wingen.families.simt_rules import RULES, unsupported
 from im2wingen.families.simt_space import suggest
@@ -32,6 +32,7 @@ def _convolution(geometry: SimtGeometry, target: Target, source: str) -> Launch:
         config.tile_n * geometry.rows * geometry.columns + geometry.taps * config.block_n
     )  # fmt: skip
     gemm_k = problem.r * problem.s * round_up(problem.c, config.block_c)
+    busy, idle = cta_cycles(geometry, target)
     return Launch(
         template="simt",
         values=_values(geometry),
@@ -39,7 +40,8 @@ def _convolution(geometry: SimtGeometry, target: Target, source: str) -> Launch:
         arguments=(source, "packed", "bias", "y", "x", "w"),
         pipe="ffma", flops=2 * geometry.ctas * geometry.block_m * config.block_n * gemm_k,
         l2_bytes=geometry.ctas * staged_bytes + 4 * problem.gemm_m * problem.k,
-        ctas_per_sm_by_threads=target.max_threads_per_sm // geometry.threads,
+        ctas_per_sm_by_threads=min(config.ctas_per_sm, target.max_threads_per_sm // geometry.threads),
+        busy_cycles=busy, idle_cycles=idle,
     )  # fmt: skip
 
 

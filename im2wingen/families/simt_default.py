@@ -21,6 +21,7 @@ _SPARE_REGISTERS = 14  # that the compiler takes beyond what a thread needs at t
 _RATE_OF_WARPS = (0.80, 0.90, 0.95, 0.97)
 _FILL_CYCLES = 1500  # first copies and last stores of a CTA, nothing else running on its SM
 _L2_BYTES_PER_CYCLE, _STORE_BYTES_PER_CYCLE = 24, 16  # of an SM, all at it
+_SCATTERED_BYTES_PER_CYCLE = 5  # of stores from registers to NCHW
 
 
 @lru_cache(maxsize=256)
@@ -111,6 +112,15 @@ def _waste(problem: ConvProblem, target: Target, tile: SimtConfig) -> float:
 def _cycles(problem: ConvProblem, target: Target, config: SimtConfig) -> float:
     """Estimated SM cycles of the whole convolution."""
     geometry = SimtGeometry(problem=problem, config=config)
+    busy, idle = cta_cycles(geometry, target)
+    resident = min(config.ctas_per_sm, ceil_div(geometry.ctas, target.sm_count))
+    rounds, rest = divmod(geometry.ctas, target.sm_count * config.ctas_per_sm)
+    return (busy + idle / resident) * (rounds * config.ctas_per_sm + ceil_div(rest, target.sm_count))
+
+
+def cta_cycles(geometry: SimtGeometry, target: Target) -> tuple[float, float]:
+    """Estimated SM cycles of one CTA: those that keep the SM busy, and those that other CTAs may hide."""
+    problem, config = geometry.problem, geometry.config
     outputs = geometry.block_m * config.block_n
     channels = round_up(problem.c, config.block_c)
     # of a thread, for one channel and filter row
@@ -127,10 +137,10 @@ def _cycles(problem: ConvProblem, target: Target, config: SimtConfig) -> float:
         rate *= 1 - 0.2 / resident
     work = outputs * channels * problem.r * problem.s / target.ffma_per_sm * instructions / multiply / rate
     staged = config.block_c * (config.tile_n * geometry.rows * geometry.columns + geometry.taps * config.block_n)
-    traffic = 4 * geometry.steps * staged / _L2_BYTES_PER_CYCLE + 4 * outputs / _STORE_BYTES_PER_CYCLE
-    cta = max(work, traffic) + (0.3 * min(work, traffic) + _FILL_CYCLES) / resident
-    rounds, rest = divmod(geometry.ctas, target.sm_count * config.ctas_per_sm)
-    return cta * (rounds * config.ctas_per_sm + ceil_div(rest, target.sm_count))
+    scattered = config.store == "registers" and problem.y_layout == "nchw"
+    stores = 4 * outputs / (_SCATTERED_BYTES_PER_CYCLE if scattered else _STORE_BYTES_PER_CYCLE)
+    traffic = 4 * geometry.steps * staged / _L2_BYTES_PER_CYCLE + stores
+    return max(work, traffic), 0.3 * min(work, traffic) + _FILL_CYCLES
 
 
 def _stages(problem: ConvProblem, target: Target, tile: SimtConfig) -> Iterator[SimtConfig]:

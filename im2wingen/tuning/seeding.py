@@ -15,9 +15,10 @@ from im2wingen.target import Target
 log = logging.getLogger(__name__)
 
 _STORED = 4  # configs of the problem itself, and as many of its neighbours
-_MODEL_SAMPLES = 256  # legal configs a family that the cost model looks at
+_MODEL_SAMPLES = 800  # legal configs a family that the cost model looks at
 _MODEL_DRAWS = 4096  # random picks a family, at most, to get them
-_MODEL_BEST = 8  # of all families together
+_MODEL_BEST = 12  # of all families together
+_APART = 3  # fields in which two of them differ, at the least
 
 
 def seeds(
@@ -48,9 +49,9 @@ def stored_configs(
 def promising_configs(
     problem: ConvProblem, target: Target, families: Sequence[Family], *, seed: int
 ) -> list[tuple[Family, Config]]:
-    """Of a few hundred random legal configs a family, those with the smallest estimates, one an estimate.
+    """Of several hundred random legal configs a family, those with the smallest estimates that are not much alike.
 
-    Configs that the model can't tell apart differ in a detail that it doesn't know; the study will try those.
+    Configs that the model can't tell apart, or that differ in a field or two, the study will try by itself.
     """
     estimates: dict[float, tuple[str, Family, Config]] = {}
     for family in families:
@@ -60,7 +61,17 @@ def promising_configs(
             estimate = estimate_us(family.plan(problem, target, config), target)
             entry = (config.digest(), family, config)
             estimates[estimate] = min(estimates.get(estimate, entry), entry, key=lambda entry: entry[0])
-    return [estimates[estimate][1:] for estimate in sorted(estimates)[:_MODEL_BEST]]
+    chosen: list[tuple[Family, Config]] = []
+    for estimate in sorted(estimates):
+        _, family, config = estimates[estimate]
+        if all(family is not other or _apart(config, known) for other, known in chosen):
+            chosen.append((family, config))
+    return chosen[:_MODEL_BEST]
+
+
+def _apart(a: Config, b: Config) -> bool:
+    fields, others = a.to_dict(), b.to_dict()
+    return sum(fields[name] != others[name] for name in fields) >= min(_APART, len(fields) - 1)
 
 
 def config_of(family: Family, record: TrialRecord) -> Config | None:

@@ -17,6 +17,7 @@ static_assert(FRAGMENT_STAGES == 1 || (WARP_STEPS % 2 == 0 && NUM_STAGES > 1), "
 static_assert(WARP_M % 16 == 0 && WARP_N % 16 == 0, "a warp's tile is whole fragments");
 static_assert(TILE_PIXELS <= BLOCK_M, "the pixel tile must fit BLOCK_M");
 static_assert(CHUNKS == 1 ? PATCH_K == CHANNELS : kSliceInTap && kOrder == ROW, "chunks are cut in row order, by taps");
+static_assert(kStaging == WINDOW || kOrder == (kStaging == TAP ? ROW : COLUMN), "tap is in row, explicit in column order");
 static_assert(!kRunOrder || (kStaging == WINDOW && kInputChannelsLast && DILATION_W == 1), "a run is contiguous in x");
 static_assert(!kRunOrder || STRIDE_W * C * sizeof(Element) % 4 == 0, "a pixel of a run begins at a 4-byte word");
 static_assert(kStaging == WINDOW || CHUNKS == 1, "only the window is cut in chunks");

@@ -1,5 +1,7 @@
 // ---- staging: global -> shared ----
 constexpr int COPY = COPY_BYTES / int(sizeof(Element));  // elements of one copy of x
+static_assert(kStaging == EXPLICIT || !kInputChannelsLast || kRunOrder || C % COPY == 0, "a copy stays in its pixel");
+static_assert(!kRunOrder || (COPY <= WORD && W * C % COPY == 0 && PAD_LEFT * C % COPY == 0), "a run is whole copies");
 struct alignas(COPY_BYTES) Copy {
   Element e[COPY];
 };

@@ -1,19 +1,4 @@
-import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 sys.path.insert(0, str(Path(__file__).parent))  # for emulated.py
-
-
-@pytest.fixture(scope="session", autouse=True)
-def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Compiled objects go to the session's folder, unless the environment names another one."""
-    if "IM2WINGEN_CACHE" in os.environ:
-        yield
-        return
-    os.environ["IM2WINGEN_CACHE"] = str(tmp_path_factory.getbasetemp() / "cache")
-    yield
-    del os.environ["IM2WINGEN_CACHE"]

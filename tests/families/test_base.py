@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import json
+import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
@@ -15,7 +16,9 @@ from hypothesis import strategies as st
 from im2wingen.errors import UnsupportedError, UsageError
 from im2wingen.families import FAMILIES, families_for, family_named
 from im2wingen.families.base import Config, Family, Launch, Plan, Rule
+from im2wingen.nvrtc import compile_ptx
 from im2wingen.problem import ConvProblem
+from im2wingen.render import Source, render
 from im2wingen.target import PRESETS, Target, preset
 
 T = TypeVar("T")
@@ -218,7 +221,8 @@ def test_random_configs_replay_and_come_back_from_json(family: Family) -> None:
             assert picked is not None
 
             def replay(name: str, choices: Sequence[T], /, values: dict[str, Any] = picked) -> T:
-                return choices[choices.index(values[name])]
+                value: T = choices[choices.index(values[name])]
+                return value
 
             assert family.suggest(problem, TARGET, replay) == config
             assert family.config_from_dict(json.loads(json.dumps(config.to_dict()))) == config
@@ -239,16 +243,16 @@ def test_a_name_always_has_the_same_choices(family: Family) -> None:
     # Optuna demands it of categorical parameters
     for problem in problems_of(family):
         seen: dict[str, tuple[Any, ...]] = {}
-        rounds = itertools.count()
+        rng = random.Random(0)
 
         def pick(
-            name: str, choices: Sequence[T], /, seen: dict[str, tuple[Any, ...]] = seen, rounds: Any = rounds
+            name: str, choices: Sequence[T], /, seen: dict[str, tuple[Any, ...]] = seen, rng: random.Random = rng
         ) -> T:
             assert len(choices) > 0, name
             assert len(set(choices)) == len(choices), name
             assert all(type(choice) in (int, bool, str) for choice in choices), name
             assert seen.setdefault(name, tuple(choices)) == tuple(choices), name
-            return choices[(next(rounds) * 7919 >> 3) % len(choices)]
+            return rng.choice(choices)
 
         for _ in range(150):
             family.suggest(problem, TARGET, pick)
@@ -312,6 +316,39 @@ def test_templates_name_all_that_plans_use(family: Family) -> None:
             check_plan(problem, TARGET, plan)
             used |= {launch.template for launch in plan.launches}
     assert used == set(family.templates)
+
+
+# Shared memory and grid, from the constants of the kernels' own texts.
+OWN_CONSTANTS = {
+    "simt": """
+constexpr int kPipeline = 4 * kNumStages * STAGE_FLOATS + (kHasPlan ? int(sizeof(PatchCopy)) * PLACES : 0);
+constexpr int kStore = 4 * STORE_N * THREADS_N * ((BLOCK_M + 31) / 32 * 32 + 16);
+constexpr int SMEM_BYTES = kPipeline > kStore ? kPipeline : kStore;
+""",
+    "mma": """
+constexpr int kStages = A_ELEMENTS + B_ELEMENTS, kOut = (kOutputChannelsLast ? BLOCK_M : BLOCK_N) * OUT_PITCH;
+constexpr int kSums = WARPS_K > 1 ? BLOCK_M * BLOCK_N * 4 / int(sizeof(Element)) : 0;
+constexpr int kMost = kStages > kOut ? (kStages > kSums ? kStages : kSums) : kOut > kSums ? kOut : kSums;
+constexpr int SMEM_BYTES = (UNIT + kMost) * int(sizeof(Element)) + (kRunOrder ? 4 * RUN_WORDS : 0);
+""",
+}
+
+
+@each_family
+@pytest.mark.parametrize("layout", ["nhwc", "nchw"])
+@pytest.mark.parametrize("shape", ["cv1", "cv12", "n3c130h9w9k33r3s3pad1", "n2c40h17w9k70r1s1st2", "n5c8h9w3k8r3s3"])
+def test_what_the_rules_allow_compiles_to_the_launch_that_is_planned(family: Family, shape: str, layout: str) -> None:
+    for number, precision in enumerate(PRECISIONS[family.name]):
+        problem = ConvProblem.parse(shape, precision=precision, layout=layout)
+        for config in legal(family, problem, TARGET, 2, seed=number):
+            launch = family.plan(problem, TARGET, config).launches[-1]
+            source = render(launch)
+            claims = f"""{OWN_CONSTANTS[family.name]}
+static_assert(SMEM_BYTES == {launch.smem_bytes}, "shared memory");
+static_assert(THREADS == {launch.block}, "threads");
+static_assert(int64_t((N + TILE_N - 1) / TILE_N) * kTilesP * kTilesQ * kTilesN == {launch.grid[0]}, "grid");
+"""
+            compile_ptx(Source(source.kernel, source.text + claims), "sm_80")
 
 
 @pytest.mark.parametrize("arch", PRESETS)

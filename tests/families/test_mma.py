@@ -116,33 +116,26 @@ def test_a_run_that_is_none_does_not_compile(shape: str, layout: str, words: str
         compile_ptx(convolution(problem, config), "sm_80")
 
 
-LEGAL = {
-    "cv1": "R and S of 11, stride 4, three channels",
-    "cv12": "outputs smaller than a tile",
-    "n3c130h9w9k33r3s3pad1": "C and K in no unit",
-    "n2c40h17w9k70r1s1st2": "one tap, stride",
-    "n5c8h9w3k8r3s3": "Q = 1",
-}
-
-
-@pytest.mark.parametrize("layout", ["nhwc", "nchw"])
-@pytest.mark.parametrize("shape", LEGAL)
-def test_what_the_rules_allow_compiles_and_needs_the_shared_memory_it_says(shape: str, layout: str) -> None:
-    for number, precision in enumerate(PRECISIONS):
-        problem = ConvProblem.parse(shape, precision=precision, layout=layout)
-        for config in legal(problem, 2, seed=number):
-            launch = MMA.plan(problem, TARGET, config).launches[-1]
-            source = render(launch)
-            own_constants = f"""
-constexpr int kStages = A_ELEMENTS + B_ELEMENTS, kOut = (kOutputChannelsLast ? BLOCK_M : BLOCK_N) * OUT_PITCH;
-constexpr int kSums = WARPS_K > 1 ? BLOCK_M * BLOCK_N * 4 / int(sizeof(Element)) : 0;
-constexpr int kMost = kStages > kOut ? (kStages > kSums ? kStages : kSums) : kOut > kSums ? kOut : kSums;
-static_assert((UNIT + kMost) * int(sizeof(Element)) + (kRunOrder ? 4 * RUN_WORDS : 0) == {launch.smem_bytes}, "smem");
-static_assert(THREADS == {launch.block}, "block");
-static_assert(BLOCK_M == {config.block_m} && BLOCK_N == {config.block_n}, "tile");
-static_assert(((N + TILE_N - 1) / TILE_N) * kTilesP * kTilesQ * kTilesN == {launch.grid[0]}, "grid");
-"""
-            compile_ptx(Source("mma", source.text + own_constants), "sm_80")
+@pytest.mark.parametrize(
+    ("shape", "way", "broken", "words"),
+    [
+        ("n1c3h8w8k16r3s3", "row", {"copy_bytes": 16}, "a copy stays in its pixel"),
+        ("n1c3h8w8k16r3s3", "column", {"copy_bytes": 4}, "a copy stays in its pixel"),
+        ("n1c3h9w9k16r3s3st2", "run", {"copy_bytes": 8}, "a run is whole copies"),
+        ("n1c3h9w9k16r3s3st2", "run", {"copy_bytes": 4}, "a run is whole copies"),  # rows of 27 elements
+        ("n1c3h8w8k16r3s3", "tap", {"window_order": "column"}, "tap is in row, explicit in column order"),
+        ("n1c3h8w8k16r3s3", "explicit", {"window_order": "row"}, "tap is in row, explicit in column order"),
+    ],
+)
+def test_a_copy_or_an_order_that_does_not_fit_does_not_compile(
+    shape: str, way: str, broken: dict[str, Any], words: str
+) -> None:
+    problem = ConvProblem.parse(shape)
+    config = replace(config_of(problem, way), **broken)
+    config = replace(config, patch_k=MmaGeometry(problem=problem, config=config).channels)
+    assert MMA.broken_rules(problem, TARGET, config)
+    with pytest.raises(CompileError, match=words):
+        compile_ptx(convolution(problem, config), "sm_80")
 
 
 # ---- compilation ----

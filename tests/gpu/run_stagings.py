@@ -1,4 +1,4 @@
-"""Runs one legal config of every family, precision, staging and K order on small padded problems: what a sanitizer watches.
+"""Runs a legal config of every family, precision, staging and K order on small padded problems, for a sanitizer.
 
 `python run_stagings.py [--raw]`; prints a line a kernel. With --raw each kernel runs once on arrays of its own, without
 the verifier's kernels beside it.

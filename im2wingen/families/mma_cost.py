@@ -1,0 +1,106 @@
+"""What a CTA of mma.cu.j2 costs an SM: the cycles of its scarcest pipe, and the cycles that it waits.
+
+The constants are cycles of an H200 SM, fitted to about 1800 measured fp16 NHWC configs of twelve layers. The estimates
+rank configs (rank correlation 0.85 within a layer; 12 to 30 % off); they judge nothing.
+"""
+
+from dataclasses import replace
+
+from im2wingen.families.base import Launch
+from im2wingen.families.occupancy import SUSTAINED_CLOCK, resident_ctas
+from im2wingen.families.support import ceil_div, round_up
+from im2wingen.target import Target
+
+_LDMATRIX = 4.0  # shared memory gives 128 bytes a cycle; one ldmatrix.x4 reads 512
+_RUN_FRAGMENT = 6.5  # the same fragment read word by word, as run order does
+_BANK_CONFLICTS = 1.55  # for pixels whose rows are neither padded nor whole groups of 8
+# Cycles that the SM spends on a warp-wide copy, its addresses included.
+_FILTER_COPY = 18.0
+_PATCH_COPY = 18.0  # asynchronous
+_REGISTER_COPY = 12.0  # through a register, one element a lane
+_TARGET = 2.4  # each further place that column order stores the same element to
+_PIXEL_COPY = 8.5  # tap and explicit staging
+_L2_BYTES = 34.0  # a cycle, for one SM of all
+_MINOR = 0.13  # share of the other pipes' time that adds to the scarcest's
+# Cycles that a CTA waits.
+_FIXED = 3200.0  # for its launch, the first copies and the end of its stores
+_BARRIER = 120.0  # at each slice of the K axis
+_LATENCY = 700.0  # from a copy's start to its end; what the slices copied ahead don't cover
+_FRAGMENTS = 75.0  # at each step whose fragments were not loaded during the one before
+_PER_COPY = 65.0  # for each copy that a warp makes before the first slice, or of the output after the last
+_OTHER_REGISTERS = 40  # of a thread, beside accumulators and fragments
+
+
+def priced(launch: Launch, target: Target) -> Launch:
+    """The launch with the fields that the cost model reads, from its template values."""
+    values = {name: int(value) for name, value in launch.values.items() if not isinstance(value, str)}
+    ctas, warps = launch.grid[0], launch.block // 32
+    block_m, block_n = values["WARPS_M"] * values["WARP_M"], values["WARPS_N"] * values["WARP_N"]
+    element = 4 if values["TF32"] else 2
+    length = launch.flops // (2 * ctas * block_m * block_n)  # elements of the K axis
+    slices, steps = length // values["BLOCK_K"], length * element // 32
+    launch = replace(launch, ctas_per_sm_by_threads=_ctas_by_registers(values, launch.block, target))
+    resident = max(1, min(resident_ctas(launch, target), ceil_div(ctas, target.sm_count)))
+
+    # Warps beyond a multiple of 4 leave tensor cores without work.
+    uneven = round_up(resident * warps, 4) / (resident * warps)
+    products = 2 * block_m * block_n * length / _flops_per_cycle(element, target) * uneven
+    rows_of_warps = values["WARPS_M"] * values["WARPS_N"]
+    fragments = values["WARP_M"] / 16 * _a_fragment(launch, values) + values["WARP_N"] / 16 * _LDMATRIX
+    patch, patches, copy_cycles = _patch_copies(launch, values)
+    pixels = 0.0 if patch else block_m * length * element / values["COPY_BYTES"] / 32 * _PIXEL_COPY
+    copies = patch * patches * copy_cycles + pixels + block_n * length * element / 512 * _FILTER_COPY
+    pipes = (products, steps * rows_of_warps * fragments, copies, launch.l2_bytes / ctas / _L2_BYTES)
+    busy = (1 - _MINOR) * max(pipes) + _MINOR * sum(pipes)
+
+    covered = (values["NUM_STAGES"] - 1) * busy * resident / slices
+    waits = slices * (_BARRIER + max(0.0, _LATENCY - covered))
+    if values["FRAGMENT_STAGES"] == 1:
+        waits += steps / values["WARPS_K"] * _FRAGMENTS
+    output = values["TILE_N"] * values["TILE_P"] * values["TILE_Q"] * block_n * element / 512
+    waits += _FIXED + (patch + output) / warps * _PER_COPY
+    return replace(launch, busy_cycles=busy, idle_cycles=waits)
+
+
+def thread_registers(warp_m: int, warp_n: int, fragment_stages: int) -> int:
+    """What a thread takes where nothing limits it, roughly."""
+    return warp_m * warp_n // 32 + fragment_stages * (warp_m + warp_n) // 4 + _OTHER_REGISTERS
+
+
+def _ctas_by_registers(values: dict[str, int], threads: int, target: Target) -> int:
+    wanted = thread_registers(values["WARP_M"], values["WARP_N"], values["FRAGMENT_STAGES"])
+    limit = min(255, target.regs_per_sm // (values["CTAS_PER_SM"] * threads))
+    by_registers = target.regs_per_sm // (threads * round_up(min(wanted, limit), 8))
+    return max(1, min(by_registers, target.max_threads_per_sm // threads))
+
+
+def _flops_per_cycle(element: int, target: Target) -> float:
+    """An SM's at the clock that it sustains."""
+    peak = target.peak_tflops("tf32" if element == 4 else "fp16") * 1e6 / target.sm_count
+    return peak / (SUSTAINED_CLOCK * target.clock_mhz)
+
+
+def _a_fragment(launch: Launch, values: dict[str, int]) -> float:
+    if launch.values["ORDER"] == "RUN":
+        return _RUN_FRAGMENT
+    together = launch.values["STAGING"] != "WINDOW" or values["PAD_ROWS"] or values["TILE_Q"] % 8 == 0
+    return _LDMATRIX if together else _LDMATRIX * _BANK_CONFLICTS
+
+
+def _patch_copies(launch: Launch, values: dict[str, int]) -> tuple[float, int, float]:
+    """Window staging: warp-wide copies of a patch (lanes run along its rows), patches, and cycles of a copy."""
+    if launch.values["STAGING"] != "WINDOW":
+        return 0.0, 0, 0.0
+    order, last_row = launch.values["ORDER"], (values["R"] - 1) * values["DILATION_H"]
+    rows = values["TILE_N"] * ((values["TILE_P"] - 1) * values["STRIDE_H"] + last_row + 1)
+    columns = (values["TILE_Q"] - 1) * values["STRIDE_W"] + (values["S"] - 1) * values["DILATION_W"] + 1
+    element = 4 if values["TF32"] else 2
+    channels = values["PATCH_K"] if order == "ROW" else values["C"]
+    patches = ceil_div(values["CHANNELS"], values["PATCH_K"])
+    if not values["INPUT_CHANNELS_LAST"]:  # a lane gathers the channels of 16 bytes one by one
+        unit = 16 // element
+        return rows * ceil_div(columns * ceil_div(values["PATCH_K"], unit), 32) * unit, patches, _REGISTER_COPY
+    copies = rows * ceil_div(columns * channels * element // values["COPY_BYTES"], 32)
+    targets = min(last_row // values["STRIDE_H"] + 1, values["TILE_P"]) if order == "COLUMN" else 1
+    cycles = _PATCH_COPY if values["COPY_BYTES"] >= 4 else _REGISTER_COPY
+    return copies, patches, cycles + (targets - 1) * _TARGET
