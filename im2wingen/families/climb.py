@@ -8,10 +8,11 @@ from im2wingen.problem import ConvProblem
 from im2wingen.target import Target
 
 T = TypeVar("T")
+C = TypeVar("C", bound=Config)
 Rank = Callable[[Config], tuple[float, str]]
 
 
-def climb(family: Family, problem: ConvProblem, target: Target, config: Config, rank: Rank) -> Config:
+def climb(family: Family, problem: ConvProblem, target: Target, config: C, rank: Rank) -> C:
     """From a legal `config` on, the lowest ranked variant of each choice in turn, until no choice gives a lower one.
 
     A config outside the search space comes back as it is.
@@ -25,7 +26,7 @@ def climb(family: Family, problem: ConvProblem, target: Target, config: Config, 
     return config
 
 
-def variants(family: Family, problem: ConvProblem, target: Target, config: Config, field: str) -> Iterator[Config]:
+def variants(family: Family, problem: ConvProblem, target: Target, config: C, field: str) -> Iterator[C]:
     """The legal configs that choose `field` otherwise; where that takes another choice away, its first value stands."""
     own = _by_field(family.choices_of(problem, target, config) or {})
     offered: Sequence[Any] = ()
@@ -41,7 +42,7 @@ def variants(family: Family, problem: ConvProblem, target: Target, config: Confi
     for value in offered:
         if value != own[field]:
             wanted = own | {field: value}
-            variant = family.suggest(problem, target, lambda name, choices, /, w=wanted: pick(name, choices, w))
+            variant: Any = family.suggest(problem, target, lambda name, choices, /, w=wanted: pick(name, choices, w))
             if not family.broken_rules(problem, target, variant):
                 yield variant
 

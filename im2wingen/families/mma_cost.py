@@ -1,7 +1,7 @@
 """What a CTA of mma.cu.j2 costs an SM: the cycles of its scarcest pipe, and the cycles that it waits.
 
-The constants are cycles of an H200 SM, fitted to about 1800 measured fp16 NHWC configs of twelve layers. The estimates
-rank configs (rank correlation 0.85 within a layer; 12 to 30 % off); they judge nothing.
+The constants are cycles of an H200 SM, fitted to about 2000 measured fp16 NHWC configs of twelve layers. The estimates
+rank configs (rank correlation 0.75 to 0.94 within a layer; 12 to 30 % off); they judge nothing.
 """
 
 from dataclasses import replace
@@ -12,22 +12,23 @@ from im2wingen.families.support import ceil_div, round_up
 from im2wingen.target import Target
 
 _LDMATRIX = 4.0  # shared memory gives 128 bytes a cycle; one ldmatrix.x4 reads 512
-_RUN_FRAGMENT = 6.5  # the same fragment read word by word, as run order does
+_RUN_FRAGMENT = 6.75  # the same fragment read word by word, as run order does
 _BANK_CONFLICTS = 1.55  # for pixels whose rows are neither padded nor whole groups of 8
 # Cycles that the SM spends on a warp-wide copy, its addresses included.
-_FILTER_COPY = 18.0
-_PATCH_COPY = 18.0  # asynchronous
-_REGISTER_COPY = 12.0  # through a register, one element a lane
-_TARGET = 2.4  # each further place that column order stores the same element to
-_PIXEL_COPY = 8.5  # tap and explicit staging
-_L2_BYTES = 34.0  # a cycle, for one SM of all
-_MINOR = 0.13  # share of the other pipes' time that adds to the scarcest's
+_FILTER_COPY = 17.5
+_PATCH_COPY = 17.5  # asynchronous
+_REGISTER_COPY = 10.5  # through a register, one element a lane
+_REGISTER_LOOPS = 480.0  # of a CTA that copies so: its unrolled loops issue for rows that it doesn't have, too
+_TARGET = 2.0  # each further place that column order stores the same element to
+_PIXEL_COPY = 9.0  # tap and explicit staging
+_L2_BYTES = 35.0  # a cycle, for one SM of all
+_MINOR = 0.14  # share of the other pipes' time that adds to the scarcest's
 # Cycles that a CTA waits.
-_FIXED = 3200.0  # for its launch, the first copies and the end of its stores
-_BARRIER = 120.0  # at each slice of the K axis
-_LATENCY = 700.0  # from a copy's start to its end; what the slices copied ahead don't cover
-_FRAGMENTS = 75.0  # at each step whose fragments were not loaded during the one before
-_PER_COPY = 65.0  # for each copy that a warp makes before the first slice, or of the output after the last
+_FIXED = 2400.0  # for its launch, the first copies and the end of its stores
+_BARRIER = 145.0  # at each slice of the K axis
+_LATENCY = 650.0  # from a copy's start to its end; what the slices copied ahead don't cover
+_FRAGMENTS = 80.0  # at each step whose fragments were not loaded during the one before
+_PER_COPY = 80.0  # for each copy that a warp makes before the first slice, or of the output after the last
 _OTHER_REGISTERS = 40  # of a thread, beside accumulators and fragments
 
 
@@ -50,6 +51,8 @@ def priced(launch: Launch, target: Target) -> Launch:
     patch, patches, copy_cycles = _patch_copies(launch, values)
     pixels = 0.0 if patch else block_m * length * element / values["COPY_BYTES"] / 32 * _PIXEL_COPY
     copies = patch * patches * copy_cycles + pixels + block_n * length * element / 512 * _FILTER_COPY
+    if patch and values["COPY_BYTES"] < 4:
+        copies += _REGISTER_LOOPS
     pipes = (products, steps * rows_of_warps * fragments, copies, launch.l2_bytes / ctas / _L2_BYTES)
     busy = (1 - _MINOR) * max(pipes) + _MINOR * sum(pipes)
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from im2wingen.families.base import Rule
 from im2wingen.families.simt_config import SimtConfig
 from im2wingen.families.simt_geometry import SimtGeometry
-from im2wingen.families.support import MAX_GRID_X, ceil_div, round_up
+from im2wingen.families.support import MAX_GRID_X, MAX_STRIDE, ceil_div, round_up
 from im2wingen.problem import ConvProblem
 from im2wingen.target import Target
 
@@ -20,6 +20,8 @@ def unsupported(problem: ConvProblem, target: Target) -> str | None:
         return f"simt computes fp32; the problem is {problem.precision}"
     if problem.groups != 1:
         return f"simt computes ungrouped convolutions; the problem has {problem.groups} groups"
+    if max(problem.stride_h, problem.stride_w) > MAX_STRIDE:
+        return f"simt takes strides up to {MAX_STRIDE}"
     if problem.c * problem.h * problem.w >= _MAX_BOX_ELEMENTS:
         return "simt addresses up to 2^30 elements in one image; the problem's image has more"
     if problem.n * problem.p * problem.q * ceil_div(problem.k, 32) > MAX_GRID_X:

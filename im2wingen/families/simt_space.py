@@ -142,7 +142,8 @@ _COUNTS_N = (1, 2, 4, 8, 16, 32)  # threads along the filters
 
 def _fair_images(problem: ConvProblem, threads_per_image: Fraction, together: int) -> list[int]:
     images = [together * n for n in (1, 2, 4, 8, 16, 32) if together * n < 2 * problem.n]
-    return [n for n in images if n * threads_per_image in _THREAD_COUNTS]
+    whole, parts = threads_per_image.numerator, threads_per_image.denominator
+    return [n for n in images if n * whole % parts == 0 and n * whole // parts in _THREAD_COUNTS]
 
 
 def _waste(extent: int, tile: int) -> float:

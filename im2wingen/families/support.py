@@ -8,6 +8,7 @@ from im2wingen.problem import ConvProblem
 _THREADS = 256
 _ELEMENT = {"fp32": "float", "tf32": "float", "fp16": "__half", "bf16": "__nv_bfloat16"}
 MAX_GRID_X = 2**31 - 1
+MAX_STRIDE = 65535
 
 
 def problem_values(problem: ConvProblem) -> dict[str, TemplateValue]:
@@ -44,7 +45,7 @@ FilterOrder = Literal["row", "column", "run"]
 
 
 def filter_taps(problem: ConvProblem, order: FilterOrder) -> tuple[int, int]:
-    """Taps of the filter in that order, and the channels of a tap, unpadded: row (R*S, C), column (S, R*C), run (R, S*C)."""
+    """Taps of the filter in that order, and a tap's channels, unpadded: row (R*S, C), column (S, R*C), run (R, S*C)."""
     return {
         "row": (problem.r * problem.s, problem.c),
         "column": (problem.s, problem.r * problem.c),

@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 _SIZES = (2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64)  # that N and the rows and columns of y may shrink to
 _CHANNELS = (16, 32, 48, 64, 96, 128, 192, 256, 384)  # that C and K may shrink to, plus their remainder by 8
-_MAX_PRODUCTS = 100_000_000  # what the emulator computes in some ten seconds
+_MAX_PRODUCTS = 150_000_000  # what the emulator computes in some fifteen seconds
 
 
 class PredictingExecutor:

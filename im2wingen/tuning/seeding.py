@@ -1,5 +1,6 @@
 """The configs that a study tries after the defaults: what served alike problems, and the cost model's favourites."""
 
+import dataclasses
 import itertools
 import logging
 from collections.abc import Iterator, Sequence
@@ -62,16 +63,16 @@ def promising_configs(
             entry = (config.digest(), family, config)
             estimates[estimate] = min(estimates.get(estimate, entry), entry, key=lambda entry: entry[0])
     chosen: list[tuple[Family, Config]] = []
-    for estimate in sorted(estimates):
-        _, family, config = estimates[estimate]
-        if all(family is not other or _apart(config, known) for other, known in chosen):
+    for _, (_, family, config) in sorted(estimates.items(), key=lambda entry: entry[0]):
+        if len(chosen) < _MODEL_BEST and all(family is not other or _apart(config, known) for other, known in chosen):
             chosen.append((family, config))
-    return chosen[:_MODEL_BEST]
+    return chosen
 
 
 def _apart(a: Config, b: Config) -> bool:
-    fields, others = a.to_dict(), b.to_dict()
-    return sum(fields[name] != others[name] for name in fields) >= min(_APART, len(fields) - 1)
+    names = [field.name for field in dataclasses.fields(a)]
+    differ = [name for name in names if getattr(a, name) != getattr(b, name)]
+    return len(differ) >= min(_APART, len(names) - 1)
 
 
 def config_of(family: Family, record: TrialRecord) -> Config | None:

@@ -3,7 +3,8 @@
 from dataclasses import replace
 from typing import Any, cast
 
-from im2wingen.families.mma import MMA, MmaConfig, MmaGeometry
+from im2wingen.families.mma import MMA
+from im2wingen.families.mma_config import MmaConfig, MmaGeometry
 from im2wingen.problem import ConvProblem
 from im2wingen.target import preset
 from im2wingen.verify_emulated import verify_emulated

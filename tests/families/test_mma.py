@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from im2wingen.dtypes import STORAGE_DTYPE, from_storage, to_storage
 from im2wingen.emulator import run_plan
 from im2wingen.errors import CompileError, UsageError
-from im2wingen.families.mma import MMA, MmaConfig, MmaGeometry
+from im2wingen.families.mma import MMA
+from im2wingen.families.mma_config import MmaConfig, MmaGeometry
 from im2wingen.nvrtc import compile_cubin, compile_ptx
 from im2wingen.problem import ConvProblem
 from im2wingen.reference import conv_reference

@@ -13,7 +13,8 @@ from im2wingen.dtypes import STORAGE_DTYPE, from_storage, to_storage
 from im2wingen.emulator import run_plan
 from im2wingen.errors import EmulatorError
 from im2wingen.families.base import Launch
-from im2wingen.families.mma import MMA, MmaConfig
+from im2wingen.families.mma import MMA
+from im2wingen.families.mma_config import MmaConfig
 from im2wingen.problem import ConvProblem
 from im2wingen.reference import conv_reference
 from im2wingen.render import Source, render

@@ -1,5 +1,6 @@
 """What is tried first."""
 
+import itertools
 from dataclasses import replace
 
 import pytest
@@ -7,6 +8,8 @@ from tuning_fakes import ONE, PROBLEM, TARGET, TWO, FakeConfig, FakeExecutor
 
 from im2wingen.cost_model import estimate_us
 from im2wingen.db import LayeredRecords, TuningDatabase
+from im2wingen.families.mma import MMA
+from im2wingen.problem import ConvProblem
 from im2wingen.tune import tune
 from im2wingen.tuning.seeding import config_of, promising_configs, stored_configs
 
@@ -23,6 +26,14 @@ def test_promising_configs_are_legal_and_the_best_that_the_model_saw() -> None:
     estimates = [estimate_us(family.plan(PROBLEM, TARGET, config), TARGET) for family, config in found]
     assert estimates == sorted(set(estimates))
     assert estimates[0] < estimate("one", FakeConfig(threads=32, depth=1))
+
+
+def test_promising_configs_of_a_real_layer_are_not_much_alike() -> None:
+    problem = ConvProblem.parse("cv12")
+    found = [config.to_dict() for _, config in promising_configs(problem, TARGET, [MMA], seed=0)]
+    assert len(found) >= 10
+    for a, b in itertools.combinations(found, 2):
+        assert sum(a[name] != b[name] for name in a) >= 3
 
 
 def test_stored_configs_of_the_problem_come_before_its_neighbours(monkeypatch: pytest.MonkeyPatch) -> None:

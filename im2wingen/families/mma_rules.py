@@ -1,0 +1,163 @@
+"""What an mma config must obey, and which problems the family takes."""
+
+from im2wingen.families.base import Rule
+from im2wingen.families.mma_choices import WARP_WIDTHS, block_k_choices, copy_choices, runs
+from im2wingen.families.mma_config import MmaConfig, MmaGeometry
+from im2wingen.families.support import MAX_GRID_X, MAX_STRIDE, unit_elements
+from im2wingen.problem import ConvProblem
+from im2wingen.target import Target
+
+RESERVED_SMEM = 1024  # per CTA, by the system
+
+
+def unsupported(problem: ConvProblem, target: Target) -> str | None:
+    if problem.precision not in ("fp16", "bf16", "tf32"):
+        return f"precision {problem.precision} is not one of fp16, bf16, tf32"
+    if problem.groups != 1:
+        return "groups above 1 are not supported"
+    if target.compute_capability < 80:
+        return f"needs sm_80 or later, the target is {target.arch}"
+    if max(problem.stride_h, problem.stride_w) > MAX_STRIDE:
+        return f"strides above {MAX_STRIDE} are not supported"
+    if max(problem.c * problem.h * problem.w, problem.k * problem.p * problem.q) >= 2**31:
+        return "one image has 2^31 elements or more"
+    return None
+
+
+RULES = (
+    Rule(
+        sentence="the pixel tile holds from 1 to 512 pixels and does not exceed the output",
+        holds=lambda problem, target, config: (
+            1 <= config.tile.pixels <= 512
+            and min(config.tile_n, config.tile_p, config.tile_q) >= 1
+            and config.tile_n <= problem.n
+            and config.tile_p <= problem.p
+            and config.tile_q <= problem.q
+        ),
+    ),
+    Rule(
+        sentence="warps_m, warps_n and warps_k are at least 1, and the CTA has at most 16 warps",
+        holds=lambda problem, target, config: (
+            min(config.warps_m, config.warps_n, config.warps_k) >= 1 and config.threads <= 512
+        ),
+    ),
+    Rule(
+        sentence="warp_n is one of 16, 32, 48, 64, 96, 128",
+        holds=lambda problem, target, config: config.warp_n in WARP_WIDTHS,
+    ),
+    Rule(
+        sentence="no row of warps computes channels beyond K alone",
+        holds=lambda problem, target, config: config.block_n - config.warp_n < problem.k,
+    ),
+    Rule(
+        sentence="warp_n exceeds K by less than 16",
+        holds=lambda problem, target, config: config.warp_n < problem.k + 16,
+    ),
+    Rule(
+        sentence="accumulators and fragments of a thread fit its registers",
+        holds=lambda problem, target, config: estimated_registers(config) <= register_limit(target, config),
+    ),
+    Rule(
+        sentence="block_k is 2, 4, 8 or 16 units of 16 bytes",
+        holds=lambda problem, target, config: config.block_k in block_k_choices(problem),
+    ),
+    Rule(
+        sentence="patch_k is a positive whole number of 16-byte units, no more than the channels",
+        holds=lambda problem, target, config: (
+            config.patch_k > 0
+            and config.patch_k % unit_elements(problem) == 0
+            and config.patch_k <= MmaGeometry(problem=problem, config=config).channels
+        ),
+    ),
+    Rule(
+        sentence="the warps_k warps of a tile have equally many steps (block_k / 2 units) in a slice",
+        holds=lambda problem, target, config: config.block_k // (2 * unit_elements(problem)) % config.warps_k == 0,
+    ),
+    Rule(
+        sentence="fragment_stages 2 needs two or more stages, and an even number of steps for a warp in a slice",
+        holds=lambda problem, target, config: (
+            config.fragment_stages == 1
+            or (config.num_stages > 1 and config.block_k // (2 * unit_elements(problem) * config.warps_k) % 2 == 0)
+        ),
+    ),
+    Rule(
+        sentence="pad_rows is for window staging in row or column order",
+        holds=lambda problem, target, config: (
+            not config.pad_rows or (config.staging == "window" and config.window_order != "run")
+        ),
+    ),
+    Rule(
+        sentence="run order needs NHWC input, no horizontal dilation, and pixels a multiple of 4 bytes apart",
+        holds=lambda problem, target, config: config.window_order != "run" or runs(problem),
+    ),
+    Rule(
+        sentence="where channels are cut in chunks, block_k divides patch_k",
+        holds=lambda problem, target, config: (
+            MmaGeometry(problem=problem, config=config).chunks == 1 or config.patch_k % config.block_k == 0
+        ),
+    ),
+    Rule(
+        sentence="column and run order, tap and explicit staging keep all channels in one chunk",
+        holds=lambda problem, target, config: (
+            (config.staging == "window" and config.window_order == "row")
+            or MmaGeometry(problem=problem, config=config).chunks == 1
+        ),
+    ),
+    Rule(
+        sentence="tap staging is in row order, explicit staging in column order",
+        holds=lambda problem, target, config: (
+            config.staging == "window" or config.window_order == {"tap": "row", "explicit": "column"}[config.staging]
+        ),
+    ),
+    Rule(
+        sentence="copy_bytes divides the bytes of a pixel's channels (NCHW and explicit staging: 16, runs: at most 4)",
+        holds=lambda problem, target, config: (
+            config.copy_bytes == 16
+            if config.staging == "explicit" or problem.x_layout == "nchw"
+            else config.copy_bytes in copy_choices(problem, config.window_order)
+        ),
+    ),
+    Rule(
+        sentence="num_stages is from 1 to 8, fragment_stages 1 or 2, ctas_per_sm from 1 to 8",
+        holds=lambda problem, target, config: (
+            1 <= config.num_stages <= 8 and config.fragment_stages in (1, 2) and 1 <= config.ctas_per_sm <= 8
+        ),
+    ),
+    Rule(
+        sentence="a pipeline has no more stages than the K axis has slices (or one)",
+        holds=lambda problem, target, config: config.num_stages <= max(2, iterations(problem, config)),
+    ),
+    Rule(
+        sentence="the CTAs of an SM fit its shared memory",
+        holds=lambda problem, target, config: smem_fits(problem, target, config),
+    ),
+    Rule(
+        sentence="the CTAs of an SM fit its threads",
+        holds=lambda problem, target, config: config.ctas_per_sm * config.threads <= target.max_threads_per_sm,
+    ),
+    Rule(
+        sentence="the grid has less than 2^31 CTAs",
+        holds=lambda problem, target, config: MmaGeometry(problem=problem, config=config).ctas <= MAX_GRID_X,
+    ),
+)
+
+
+def estimated_registers(config: MmaConfig) -> int:
+    """At least what the compiler needs: accumulators, fragments, and addresses; with fewer it spilled each time."""
+    fragments = config.warp_m // 16 * 4 + config.warp_n // 8 * 2
+    return config.num_accumulators + fragments * config.fragment_stages + 16
+
+
+def register_limit(target: Target, config: MmaConfig) -> int:
+    return min(255, target.regs_per_sm // (config.ctas_per_sm * config.threads))
+
+
+def iterations(problem: ConvProblem, config: MmaConfig) -> int:
+    geometry = MmaGeometry(problem=problem, config=config)
+    return geometry.chunks * geometry.chunk_slices
+
+
+def smem_fits(problem: ConvProblem, target: Target, config: MmaConfig) -> bool:
+    needed = MmaGeometry(problem=problem, config=config).smem_bytes
+    per_sm = config.ctas_per_sm * (needed + RESERVED_SMEM)
+    return needed <= target.smem_per_block_bytes and per_sm <= target.smem_per_sm_bytes
