@@ -57,7 +57,9 @@ class _Kernel:
         self._values = (ctypes.c_uint64 * max(1, count))()
         first = ctypes.addressof(self._values)
         self._addresses = (ctypes.c_uint64 * max(1, count))(*(first + 8 * i for i in range(count)))
+        self._function = function
         self._fixed = (function, *launch.grid, launch.block, 1, 1, launch.smem_bytes)
+        self._early = _early_launch(launch) if launch.programmatic else None
         self._parameters = ctypes.addressof(self._addresses)
         # also makes lazy loading load the function now, not in the middle of a capture
         attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
@@ -68,6 +70,23 @@ class _Kernel:
     def launch(self, pointers: Mapping[str, int], stream: int) -> None:
         for i, name in enumerate(self._names):
             self._values[i] = pointers[name]
-        result = driver.cuLaunchKernel(*self._fixed, stream, self._parameters, 0)
+        if self._early is None:
+            result = driver.cuLaunchKernel(*self._fixed, stream, self._parameters, 0)
+        else:
+            self._early.hStream = stream
+            result = driver.cuLaunchKernelEx(self._early, self._function, self._parameters, 0)
         if int(result[0]) != 0:
             raise device_error("cuLaunchKernel", result[0])
+
+
+def _early_launch(launch: Launch) -> Any:
+    """A launch that may begin while the one before it in the stream ends; its stream is still to be set."""
+    attribute = driver.CUlaunchAttribute()
+    attribute.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+    attribute.value.programmaticStreamSerializationAllowed = 1
+    config = driver.CUlaunchConfig()
+    config.gridDimX, config.gridDimY, config.gridDimZ = launch.grid
+    config.blockDimX, config.blockDimY, config.blockDimZ = launch.block, 1, 1
+    config.sharedMemBytes = launch.smem_bytes
+    config.attrs, config.numAttrs = [attribute], 1
+    return config

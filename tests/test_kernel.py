@@ -18,11 +18,15 @@ def cubin(kernel: str, image: bytes) -> Cubin:
     )  # fmt: skip
 
 
-def launch(kernel: str, *arguments: str) -> Launch:
-    return Launch(template=kernel, values={}, grid=(1, 1, 1), block=32, smem_bytes=0, arguments=arguments)
+def launch(kernel: str, *arguments: str, programmatic: bool = False) -> Launch:
+    return Launch(
+        template=kernel, values={}, grid=(1, 1, 1), block=32, smem_bytes=0, arguments=arguments,
+        programmatic=programmatic,
+    )  # fmt: skip
 
 
-PLAN = Plan(launches=(launch("copy", "x", "t"), launch("negate", "t", "y")), workspace={"t": 8})
+# The second launch goes through cuLaunchKernelEx.
+PLAN = Plan(launches=(launch("copy", "x", "t"), launch("negate", "t", "y", programmatic=True)), workspace={"t": 8})
 CUBINS = (cubin("copy", b"\x7fELF1"), cubin("negate", b"\x7fELF2"))
 
 

@@ -60,6 +60,7 @@ class Launch:
     block: int  # threads per CTA
     smem_bytes: int  # dynamic shared memory
     arguments: tuple[str, ...]
+    programmatic: bool = False  # may begin while the launch before it in the stream ends (sm_90 and later)
     # what the cost model reads
     pipe: Pipe = "memory"
     flops: int = 0  # executed, the waste of partial tiles included

@@ -40,7 +40,8 @@ def default(problem: ConvProblem, target: Target) -> MmaConfig:
         cycles = sum(_cycles(launch, target) for launch in plan(problem, target, config).launches)
         wanted = thread_registers(config.warp_m, config.warp_n, config.fragment_stages)
         spills = wanted - _SAVED > register_limit(target, config)
-        return cycles * (_SPILLED if spills else 1.0), config.digest()
+        # the model sees no difference in an early launch: the plain one stands
+        return cycles * (_SPILLED if spills else 1.0), f"{int(config.programmatic_launch)} {config.digest()}"
 
     starts = [config for config in _starts(problem, target) if not MMA.broken_rules(problem, target, config)]
     if not starts:
@@ -105,6 +106,7 @@ def _small(problem: ConvProblem, target: Target) -> MmaConfig:
             fragment_stages=1,
             pad_rows=False,
             ctas_per_sm=1,
+            programmatic_launch=False,
             tile_order="linear",
             fragment_order="linear",
         )
@@ -153,6 +155,7 @@ def plan(problem: ConvProblem, target: Target, config: MmaConfig) -> Plan:
             "FRAGMENT_STAGES": config.fragment_stages,
             "PAD_ROWS": config.pad_rows,
             "CTAS_PER_SM": config.ctas_per_sm,
+            "PROGRAMMATIC_LAUNCH": config.programmatic_launch,
             "TILE_ORDER_ZIGZAG": config.tile_order == "zigzag",
             "FRAGMENT_ORDER_ZIGZAG": config.fragment_order == "zigzag",
         },
@@ -160,6 +163,7 @@ def plan(problem: ConvProblem, target: Target, config: MmaConfig) -> Plan:
         block=config.threads,
         smem_bytes=geometry.smem_bytes,
         arguments=(source_name, filter_name, "bias", "y", "x", "w"),
+        programmatic=config.programmatic_launch,
         pipe="mma",
         flops=2 * geometry.ctas * config.block_m * config.block_n * iterations * config.block_k,
         l2_bytes=geometry.ctas

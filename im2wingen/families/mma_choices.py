@@ -57,7 +57,7 @@ def orders(problem: ConvProblem) -> list[FilterOrder]:
 
 def warp_columns(problem: ConvProblem) -> list[str]:
     """Ways to lay warps (count x width) over the output channels that waste at most a third."""
-    widths = [n for n in (32, 48, 64) if n < problem.k + 16 and (n != 48 or problem.k % 48 == 0)] or [16]
+    widths = [n for n in (32, 48, 64, 96) if n < problem.k + 16 and (n % 48 or problem.k % n == 0)] or [16]
     fair = [
         f"{count}x{n}"
         for count, n in product((1, 2, 4), widths)

@@ -32,6 +32,7 @@ class MmaConfig(Config):
     fragment_stages: int
     pad_rows: bool
     ctas_per_sm: int
+    programmatic_launch: bool
     tile_order: Order
     fragment_order: Order
 

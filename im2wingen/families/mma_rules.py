@@ -136,10 +136,19 @@ RULES = (
         holds=lambda problem, target, config: config.ctas_per_sm * config.threads <= target.max_threads_per_sm,
     ),
     Rule(
+        sentence="programmatic_launch needs sm_90 or later",
+        holds=lambda problem, target, config: not config.programmatic_launch or launches_early(target),
+    ),
+    Rule(
         sentence="the grid has less than 2^31 CTAs",
         holds=lambda problem, target, config: MmaGeometry(problem=problem, config=config).ctas <= MAX_GRID_X,
     ),
 )
+
+
+def launches_early(target: Target) -> bool:
+    """Whether the target knows programmatic dependent launch."""
+    return target.compute_capability >= 90
 
 
 def estimated_registers(config: MmaConfig) -> int:

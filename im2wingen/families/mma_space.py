@@ -16,7 +16,13 @@ from im2wingen.families.mma_choices import (
 )
 from im2wingen.families.mma_config import MmaConfig, Staging, padded_channels
 from im2wingen.families.mma_cost import thread_registers
-from im2wingen.families.mma_rules import estimated_registers, iterations, register_limit, smem_fits
+from im2wingen.families.mma_rules import (
+    estimated_registers,
+    iterations,
+    launches_early,
+    register_limit,
+    smem_fits,
+)
 from im2wingen.families.support import FilterOrder, ceil_div, unit_elements
 from im2wingen.families.tiles import PixelTile, pixel_tiles
 from im2wingen.problem import ConvProblem
@@ -90,6 +96,7 @@ def suggest(problem: ConvProblem, target: Target, choose: Choose) -> MmaConfig:
         fragment_stages=fragment_stages,
         pad_rows=choose("pad_rows", [False, True]) if staging == "window" and order != "run" else False,
         ctas_per_sm=1,
+        programmatic_launch=_choose_of(choose, "programmatic_launch", [False, True][: 1 + launches_early(target)]),
         tile_order=choose("tile_order", ["linear", "zigzag"]),
         fragment_order=choose("fragment_order", ["linear", "zigzag"]),
     )

@@ -143,6 +143,25 @@ int cuLaunchKernel(const char* function, unsigned grid_x, unsigned grid_y, unsig
   return in_stream(stream) == INVALID_HANDLE ? INVALID_HANDLE : 0;  // a fault surfaces at the next wait
 }
 
+typedef struct {
+  int id;
+  char pad[4];
+  uint64_t value[8];
+} Attribute;
+typedef struct {
+  unsigned grid_x, grid_y, grid_z, block_x, block_y, block_z, smem_bytes;
+  void* stream;
+  Attribute* attributes;
+  unsigned count;
+} Config;
+enum { PROGRAMMATIC_STREAM_SERIALIZATION = 6 };
+int cuLaunchKernelEx(const Config* c, const char* function, uint64_t** parameters, void** extra) {
+  if (c->count != 1 || c->attributes->id != PROGRAMMATIC_STREAM_SERIALIZATION || (int)c->attributes->value[0] != 1)
+    return INVALID_VALUE;
+  return cuLaunchKernel(function, c->grid_x, c->grid_y, c->grid_z, c->block_x, c->block_y, c->block_z, c->smem_bytes,
+                        c->stream, parameters, extra);
+}
+
 int cuStreamBeginCapture_v2(void* stream, int mode) { return capturing = 1, captured_count = 0, in_stream(stream); }
 int cuStreamEndCapture(void* stream, Graph** graph) {
   capturing = 0;

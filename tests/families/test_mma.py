@@ -19,8 +19,8 @@ from im2wingen.nvrtc import compile_cubin, compile_ptx
 from im2wingen.problem import ConvProblem
 from im2wingen.reference import conv_reference
 from im2wingen.render import Source, render
-from im2wingen.sass import instruction_counts
-from im2wingen.target import PRESETS
+from im2wingen.sass import disassemble, instruction_counts
+from im2wingen.target import PRESETS, preset
 from im2wingen.verify_emulated import emulated_inputs
 
 PRECISIONS = ("fp16", "bf16", "tf32")
@@ -174,6 +174,20 @@ def test_compiles_for_every_arch_without_spills(name: str, arch: str) -> None:
         assert "STL" not in counts
 
 
+def test_an_early_launch_waits_before_it_reads() -> None:
+    problem = ConvProblem.parse("cv9")
+    config = config_of(problem, "row", programmatic_launch=True)
+    listing = disassemble(compile_cubin(convolution(problem, config), "sm_90a"))
+    assert "PREEXIT" in listing  # griddepcontrol.launch_dependents
+    before, wait, after = listing.partition("ACQBULK")  # griddepcontrol.wait
+    assert wait
+    assert "LDGSTS" not in before
+    assert "LDGSTS" in after
+    plan = MMA.plan(problem, preset("sm_90a"), config)
+    assert plan.launches[-1].programmatic
+    assert MMA.broken_rules(problem, preset("sm_80"), config) == ["programmatic_launch needs sm_90 or later"]
+
+
 # ---- arithmetic ----
 
 
@@ -310,6 +324,7 @@ CASES = {
                                                            "steps": 1}, "bf16", "nchw"),
     "zig-zag": Case("n2c16h9w9k40r3s3", "row", {"tile_order": "zigzag", "fragment_order": "zigzag", "tile": (1, 7, 7),
                                                "warps_m": 1, "warp_n": 32}),
+    "launched early": Case("n2c16h9w9k24r3s3", "row", {"programmatic_launch": True}, layout="nchw"),
     "zig-zag of many tiles": Case("n3c8h9w9k70r3s3pad1", "tap", {"tile_order": "zigzag"}, epilogue="bias_relu"),
     # many warps both ways; whole vectors of NCHW outputs (Q and tile_q multiples of a unit)
     "eight warps": Case("n1c16h10w18k64r3s3", "row", {"warps_m": 4, "warps_n": 2, "warp_n": 32, "tile": (1, 8, 16)},

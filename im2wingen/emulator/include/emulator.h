@@ -22,5 +22,6 @@
 #include "cuda_sync.h"
 #include "ptx_cp_async.h"
 #include "ptx_cvt.h"
+#include "ptx_griddepcontrol.h"
 #include "ptx_ldmatrix.h"
 #include "ptx_mma.h"
