@@ -4,11 +4,10 @@ import logging
 import pickle
 import signal
 import subprocess
-import sys
 from collections.abc import Callable
-from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 
+from im2wingen.child_process import start_child
 from im2wingen.errors import CompileError, CompileTimeoutError, Im2wingenError, UsageError
 from im2wingen.nvrtc import Cubin
 from im2wingen.render import Source
@@ -19,28 +18,16 @@ Answer = Cubin | Im2wingenError
 _START_LIMIT_S = 120.0
 _ENDING_LIMIT_S = 5.0
 _ORPHAN_GRACE_S = 10.0
-_PROGRAM = "import sys; sys.path[:] = {path!r}; from im2wingen.compile_process import serve; serve({handle})"
 
 
 class CompilerProcess:
-    """The parent's end. Unlike multiprocessing's spawn it never runs the caller's __main__ again.
+    """The parent's end.
 
     `function` is the pickled CompileFunction. The process inherits the signal mask of the thread that makes it.
     """
 
     def __init__(self, function: bytes) -> None:
-        self._connection, theirs = Pipe()
-        program = _PROGRAM.format(path=sys.path, handle=theirs.fileno())
-        try:
-            self._process = subprocess.Popen(
-                [sys.executable, "-c", program],
-                pass_fds=(theirs.fileno(),), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-            )  # fmt: skip
-        except OSError as error:
-            self._connection.close()
-            raise Im2wingenError(f"a compiler process can't be started: {error.strerror}") from error
-        finally:
-            theirs.close()
+        self._process, self._connection = start_child("im2wingen.compile_process", "a compiler process")
         self._function = function
         self._ready = False
 

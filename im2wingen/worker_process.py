@@ -3,14 +3,13 @@
 import logging
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from typing import Protocol
 
+from im2wingen.child_process import start_child
 from im2wingen.errors import Im2wingenError, NoDeviceError
 from im2wingen.outcome import Candidate, Evaluation, Outcome, Timing
 from im2wingen.problem import ConvProblem
@@ -19,7 +18,6 @@ log = logging.getLogger(__name__)
 
 _ENDING_LIMIT_S = 30.0  # a process whose kernel hangs needs a while to die
 _ORPHAN_GRACE_S = 30.0
-_PROGRAM = "import sys; sys.path[:] = {path!r}; from im2wingen.worker_process import serve; serve({handle})"
 
 
 class Evaluator(Protocol):
@@ -80,24 +78,13 @@ class LostProcessError(Exception):
 
 
 class WorkerProcess:
-    """The parent's end. Unlike multiprocessing's spawn it never runs the caller's __main__ again.
+    """The parent's end.
 
     Once a method has raised, or an answer was not usable, `close` is all that is left to call.
     """
 
     def __init__(self, factory: EvaluatorFactory, problem: ConvProblem, ordinal: int, seed: int) -> None:
-        self._connection, theirs = Pipe()
-        program = _PROGRAM.format(path=sys.path, handle=theirs.fileno())
-        try:
-            self._process = subprocess.Popen(
-                [sys.executable, "-c", program],
-                pass_fds=(theirs.fileno(),), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-            )  # fmt: skip
-        except OSError as error:
-            self._connection.close()
-            raise Im2wingenError(f"a worker process can't be started: {error.strerror}") from error
-        finally:
-            theirs.close()
+        self._process, self._connection = start_child("im2wingen.worker_process", "a worker process")
         self._setup = (factory, problem, ordinal, seed)
 
     def set_up(self, limit_s: float) -> float:

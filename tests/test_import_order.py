@@ -17,7 +17,7 @@ PACKAGE = Path(im2wingen.__file__).parent
 ORDER = (
     "errors", "settings", "layers", "problem", "dtypes", "target",
     "families", "render",
-    "nvrtc", "sass", "host_compiler", "outcome", "cache", "compile_process", "compile_pool",
+    "nvrtc", "sass", "host_compiler", "outcome", "cache", "child_process", "compile_process", "compile_pool",
     "emulator",
     "verify_data", "device", "buffers", "kernel", "device_data",
     "reference", "verify_emulated", "verify",
