@@ -11,6 +11,7 @@ PRECISION ?= fp16
 LAYOUT ?= nhwc
 TUNE_FLAGS ?=
 BENCH_FLAGS ?= --against cudnn,im2col,direct
+SUITE_BUDGET ?= 20
 PYTEST_FLAGS ?= -n auto --timeout 600
 GPU_FLAGS ?=
 
@@ -29,7 +30,7 @@ env-bench: $(VENV)/.env-bench
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help env env-bench tune test check format gpu bench wheel clean
+.PHONY: help env env-bench tune test check format gpu bench suite wheel clean
 
 help: ## Show this list
 	@echo 'make TARGET [NAME=VALUE ...]'
@@ -57,6 +58,12 @@ gpu: env-bench ## Run the tests that need a GPU
 bench: env-bench ## Measure the twelve layers beside their peers and rewrite the README's table
 	$(RUN) -m im2wingen bench --suite im2win --precision $(PRECISION) --layout $(LAYOUT) $(BENCH_FLAGS) \
 	  --out $(RESULT) --readme README.md
+
+suite: env-bench ## Tune the twelve layers in every precision and layout, SUITE_BUDGET seconds each; serve and check all
+	for precision in fp16 bf16 tf32 fp32; do for layout in nhwc nchw; do \
+	  $(RUN) -m im2wingen tune im2win --precision $$precision --layout $$layout --time-budget $(SUITE_BUDGET) || exit; \
+	done; done
+	$(RUN) benchmarks/serve.py --out benchmarks/results/served-n128.json
 
 wheel: env ## Build the wheel and use it away from the checkout
 	rm -rf build/wheel build/installed
