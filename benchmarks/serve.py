@@ -4,7 +4,8 @@
 
 Run it in a process of its own after tuning: kernels are loaded in mode `frozen`, so nothing is compiled. y is compared
 with PyTorch's float64 convolution on the first, middle and last image; CuPy's y must equal PyTorch's bit for bit, and
-so must the y of a replayed CUDA graph. bf16 goes through PyTorch alone, since CuPy has no such type.
+so must the y of a replayed CUDA graph. bf16 goes through PyTorch alone, since CuPy has no such type; without CuPy
+everything does.
 """
 
 import argparse
@@ -12,13 +13,17 @@ import json
 import time
 from pathlib import Path
 
-import cupy
 import torch
 import torch.nn.functional as F
 
 from im2wingen import ConvProblem, load
 from im2wingen.errors import NotStoredError
 from im2wingen.layers import IM2WIN_SUITE
+
+try:
+    import cupy
+except ImportError:
+    cupy = None
 
 DTYPES = {"fp32": torch.float32, "tf32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 LIMITS = {"fp32": 5e-6, "tf32": 5e-4, "fp16": 5e-4, "bf16": 4e-3}  # norm-relative
@@ -56,7 +61,7 @@ def serve(problem: ConvProblem, db: str | None) -> dict[str, object]:
     y_graph.fill_(float("nan"))
     graph.replay()
     row["graph_equal"] = torch.equal(y_graph, y)
-    if dtype is not torch.bfloat16:
+    if cupy is not None and dtype is not torch.bfloat16:
         order = (0, 2, 3, 1) if problem.x_layout == "nhwc" else (0, 1, 2, 3)
         cupy_y = conv(cupy.from_dlpack(x.permute(order)), cupy.from_dlpack(w.permute(order)))
         row["cupy_equal"] = isinstance(cupy_y, cupy.ndarray) and torch.equal(
@@ -93,7 +98,7 @@ def main() -> None:
         report = {
             "device": device,
             "torch": torch.__version__,
-            "cupy": cupy.__version__,
+            "cupy": cupy.__version__ if cupy else None,
             "rows": rows,
             "missing": missing,
         }
