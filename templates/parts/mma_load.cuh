@@ -255,7 +255,8 @@ struct FilterLoader {
     from = filter + int64_t(k) * (TAPS * CHANNELS) + unit * UNIT;
   }
 
-  __device__ __forceinline__ void load(Element* tile, const Element* filter, const Slice& slice) const {
+  // Without a branch, so that the copies are issued between the products of the step that they stand in.
+  __device__ __forceinline__ void load(Element* tile, const Element* filter, const Slice& slice, bool wanted) const {
     const int offset = CHUNKS == 1 ? slice.index * BLOCK_K
                                    : slice.tap() * CHANNELS + slice.chunk * PATCH_K + slice.channel();
     bool inside = true;
@@ -267,7 +268,8 @@ struct FilterLoader {
     for (int row = 0; row < BLOCK_N; row += kRowStride) {
       if (BLOCK_N % kRowStride != 0 && row + int(threadIdx.x) / ROW_UNITS >= BLOCK_N) break;
       const bool valid = inside && (K % BLOCK_N == 0 || k + row < K);
-      ptx::cp_async_cg_16(to + row * B_PITCH, valid ? from + offset + row * (TAPS * CHANNELS) : filter, valid);
+      const Element* at = valid ? from + offset + row * (TAPS * CHANNELS) : filter;
+      ptx::cp_async_cg_16_if(wanted, to + row * B_PITCH, at, valid);
     }
   }
 };
@@ -277,9 +279,13 @@ struct Loader {
   FilterLoader filter;
   PixelLoader pixels;  // not used where the window is staged
 
-  __device__ __forceinline__ void load(const Smem& smem, const Element* source, const Element* filter_base,
-                                       Origin origin, const Slice& slice) const {
-    filter.load(smem.b + slice.b_slot * B_STAGE, filter_base, slice);
+  __device__ __forceinline__ void load_filter(const Smem& smem, const Element* base, const Slice& slice,
+                                              bool wanted) const {
+    filter.load(smem.b + slice.b_slot * B_STAGE, base, slice, wanted);
+  }
+
+  __device__ __forceinline__ void load_input(const Smem& smem, const Element* source, Origin origin,
+                                             const Slice& slice) const {
     if constexpr (kStaging == WINDOW) {
       if (CHUNKS > 1 && slice.index == 0 && slice.chunk > 0)
         load_patch(smem.a + slice.a_slot * A_STAGE, source, origin, slice.chunk);

@@ -19,6 +19,14 @@ __device__ __forceinline__ void cp_async_cg_16(void* smem, const void* gmem, boo
                "r"(valid ? 16 : 0)
                : "memory");
 }
+// The same under a predicate, without a branch: nothing at all if `wanted` is false.
+__device__ __forceinline__ void cp_async_cg_16_if(bool wanted, void* smem, const void* gmem, bool valid) {
+  asm volatile(
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %3, 0;\n@p cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;\n}" ::"r"(
+          smem_address(smem)),
+      "l"(gmem), "r"(valid ? 16 : 0), "r"(int(wanted))
+      : "memory");
+}
 __device__ __forceinline__ void cp_async_commit_group() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 template <int N>
 __device__ __forceinline__ void cp_async_wait_group() {
