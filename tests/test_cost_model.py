@@ -171,6 +171,7 @@ def mma_config(text: str) -> MmaConfig:
     return MmaConfig(
         staging=cast(Any, staging),
         window_order=cast(Any, order),
+        spread_copies=False,
         programmatic_launch=False,
         tile_order="linear",
         fragment_order="linear",

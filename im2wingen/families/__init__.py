@@ -1,5 +1,7 @@
 """The kernel families, as a table."""
 
+from collections.abc import Sequence
+
 from im2wingen.errors import UnsupportedError, UsageError
 from im2wingen.families.base import Config, Family, Launch, Plan, Rule
 from im2wingen.families.mma import MMA
@@ -17,10 +19,14 @@ def family_named(name: str) -> Family:
     return FAMILIES[name]
 
 
-def families_for(problem: ConvProblem, target: Target) -> list[Family]:
-    """Every family that can run the problem on the target; UnsupportedError with each family's reason if none can."""
-    reasons = {name: family.unsupported(problem, target) for name, family in FAMILIES.items()}
-    able = [FAMILIES[name] for name, reason in reasons.items() if reason is None]
+def families_for(problem: ConvProblem, target: Target, names: Sequence[str] | None = None) -> list[Family]:
+    """Every family, or of those named every one, that can run the problem on the target.
+
+    UnsupportedError with each family's reason if none can, UsageError for an unknown name.
+    """
+    asked = [family_named(name) for name in dict.fromkeys(FAMILIES if names is None else names)]
+    reasons = {family.name: family.unsupported(problem, target) for family in asked}
+    able = [family for family in asked if reasons[family.name] is None]
     if not able:
         raise UnsupportedError(problem.key, {name: reason for name, reason in reasons.items() if reason})
     return able

@@ -40,8 +40,9 @@ def default(problem: ConvProblem, target: Target) -> MmaConfig:
         cycles = sum(_cycles(launch, target) for launch in plan(problem, target, config).launches)
         wanted = thread_registers(config.warp_m, config.warp_n, config.fragment_stages)
         spills = wanted - _SAVED > register_limit(target, config)
-        # the model sees no difference in an early launch: the plain one stands
-        return cycles * (_SPILLED if spills else 1.0), f"{int(config.programmatic_launch)} {config.digest()}"
+        # the model sees no difference in an early launch or in spread copies: without them stands
+        extras = config.programmatic_launch + config.spread_copies
+        return cycles * (_SPILLED if spills else 1.0), f"{extras} {config.digest()}"
 
     starts = [config for config in _starts(problem, target) if not MMA.broken_rules(problem, target, config)]
     if not starts:
@@ -106,6 +107,7 @@ def _small(problem: ConvProblem, target: Target) -> MmaConfig:
             fragment_stages=1,
             pad_rows=False,
             ctas_per_sm=1,
+            spread_copies=False,
             programmatic_launch=False,
             tile_order="linear",
             fragment_order="linear",
@@ -154,6 +156,7 @@ def plan(problem: ConvProblem, target: Target, config: MmaConfig) -> Plan:
             "NUM_STAGES": config.num_stages,
             "FRAGMENT_STAGES": config.fragment_stages,
             "PAD_ROWS": config.pad_rows,
+            "SPREAD_COPIES": config.spread_copies,
             "CTAS_PER_SM": config.ctas_per_sm,
             "PROGRAMMATIC_LAUNCH": config.programmatic_launch,
             "TILE_ORDER_ZIGZAG": config.tile_order == "zigzag",

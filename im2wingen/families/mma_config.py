@@ -31,6 +31,7 @@ class MmaConfig(Config):
     num_stages: int
     fragment_stages: int
     pad_rows: bool
+    spread_copies: bool
     ctas_per_sm: int
     programmatic_launch: bool
     tile_order: Order

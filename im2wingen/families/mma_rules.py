@@ -3,7 +3,7 @@
 from im2wingen.families.base import Rule
 from im2wingen.families.mma_choices import WARP_WIDTHS, block_k_choices, copy_choices, runs
 from im2wingen.families.mma_config import MmaConfig, MmaGeometry
-from im2wingen.families.support import MAX_GRID_X, MAX_STRIDE, unit_elements
+from im2wingen.families.support import MAX_GRID_X, MAX_STRIDE, round_up, unit_elements
 from im2wingen.problem import ConvProblem
 from im2wingen.target import Target
 
@@ -19,8 +19,10 @@ def unsupported(problem: ConvProblem, target: Target) -> str | None:
         return f"needs sm_80 or later, the target is {target.arch}"
     if max(problem.stride_h, problem.stride_w) > MAX_STRIDE:
         return f"strides above {MAX_STRIDE} are not supported"
-    if max(problem.c * problem.h * problem.w, problem.k * problem.p * problem.q) >= 2**31:
-        return "one image has 2^31 elements or more"
+    padded_image = problem.c * problem.padded_h * problem.padded_w
+    padded_filter = problem.r * problem.s * round_up(problem.c, unit_elements(problem))
+    if max(padded_image, padded_filter, problem.k * problem.p * problem.q) >= 2**31:
+        return "one image, with its padding, or one filter has 2^31 elements or more"
     return None
 
 
@@ -136,6 +138,10 @@ RULES = (
         holds=lambda problem, target, config: config.ctas_per_sm * config.threads <= target.max_threads_per_sm,
     ),
     Rule(
+        sentence="spread_copies is for NHWC windows in row order, in several chunks of more slices than num_stages",
+        holds=lambda problem, target, config: not config.spread_copies or spreads(problem, config),
+    ),
+    Rule(
         sentence="programmatic_launch needs sm_90 or later",
         holds=lambda problem, target, config: not config.programmatic_launch or launches_early(target),
     ),
@@ -144,6 +150,14 @@ RULES = (
         holds=lambda problem, target, config: MmaGeometry(problem=problem, config=config).ctas <= MAX_GRID_X,
     ),
 )
+
+
+def spreads(problem: ConvProblem, config: MmaConfig) -> bool:
+    """Whether the copies of a chunk's patch can be spread over the slices of the chunk before."""
+    geometry = MmaGeometry(problem=problem, config=config)
+    copied = config.staging == "window" and config.window_order == "row" and problem.x_layout == "nhwc"
+    several = geometry.chunks > 1 and 1 < config.num_stages < geometry.chunk_slices
+    return copied and several and config.copy_bytes >= 4
 
 
 def launches_early(target: Target) -> bool:

@@ -22,6 +22,7 @@ from im2wingen.families.mma_rules import (
     launches_early,
     register_limit,
     smem_fits,
+    spreads,
 )
 from im2wingen.families.support import FilterOrder, ceil_div, unit_elements
 from im2wingen.families.tiles import PixelTile, pixel_tiles
@@ -95,6 +96,7 @@ def suggest(problem: ConvProblem, target: Target, choose: Choose) -> MmaConfig:
         num_stages=2,
         fragment_stages=fragment_stages,
         pad_rows=choose("pad_rows", [False, True]) if staging == "window" and order != "run" else False,
+        spread_copies=False,
         ctas_per_sm=1,
         programmatic_launch=_choose_of(choose, "programmatic_launch", [False, True][: 1 + launches_early(target)]),
         tile_order=choose("tile_order", ["linear", "zigzag"]),
@@ -102,6 +104,8 @@ def suggest(problem: ConvProblem, target: Target, choose: Choose) -> MmaConfig:
     )
     config = replace(config, warps_m=_choose_of(choose, "warps_m", _warp_rows(target, config)))
     config = replace(config, num_stages=_choose_of(choose, "num_stages", _stages(problem, target, config)))
+    extra = [False, True] if spreads(problem, config) else [False]
+    config = replace(config, spread_copies=_choose_of(choose, "spread_copies", extra))
     return replace(config, ctas_per_sm=_choose_of(choose, "ctas_per_sm", _ctas(problem, target, config)))
 
 

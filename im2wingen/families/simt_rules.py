@@ -22,8 +22,8 @@ def unsupported(problem: ConvProblem, target: Target) -> str | None:
         return f"simt computes ungrouped convolutions; the problem has {problem.groups} groups"
     if max(problem.stride_h, problem.stride_w) > MAX_STRIDE:
         return f"simt takes strides up to {MAX_STRIDE}"
-    if problem.c * problem.h * problem.w >= _MAX_BOX_ELEMENTS:
-        return "simt addresses up to 2^30 elements in one image; the problem's image has more"
+    if problem.c * problem.padded_h * problem.padded_w >= _MAX_BOX_ELEMENTS:
+        return "simt addresses up to 2^30 elements in one image with its padding; the problem's image has more"
     if problem.n * problem.p * problem.q * ceil_div(problem.k, 32) > MAX_GRID_X:
         return "simt launches at most 2^31 - 1 CTAs; the problem has too many outputs"
     return None

@@ -2,11 +2,11 @@
 
 from typing import Literal
 
+from im2wingen.dtypes import ELEMENT_CXX
 from im2wingen.families.base import Launch, TemplateValue
 from im2wingen.problem import ConvProblem
 
 _THREADS = 256
-_ELEMENT = {"fp32": "float", "tf32": "float", "fp16": "__half", "bf16": "__nv_bfloat16"}
 MAX_GRID_X = 2**31 - 1
 MAX_STRIDE = 65535
 
@@ -14,13 +14,13 @@ MAX_STRIDE = 65535
 def problem_values(problem: ConvProblem) -> dict[str, TemplateValue]:
     """The values of parts/problem.cuh."""
     return {
-        "ELEMENT": _ELEMENT[problem.precision],
+        "ELEMENT": ELEMENT_CXX[problem.precision],
         "N": problem.n, "C": problem.c, "H": problem.h, "W": problem.w,
         "K": problem.k, "R": problem.r, "S": problem.s, "P": problem.p, "Q": problem.q,
         "STRIDE_H": problem.stride_h, "STRIDE_W": problem.stride_w,
         "PAD_TOP": problem.pad_top, "PAD_LEFT": problem.pad_left, "PADDED_W": problem.padded_w,
         "HAS_PADDING": problem.has_padding,
-        "DILATION_H": problem.dilation_h, "DILATION_W": problem.dilation_w,
+        "DILATION_H": problem.dilation_h, "DILATION_W": problem.dilation_w, "GROUPS": problem.groups,
         "INPUT_CHANNELS_LAST": problem.x_layout == "nhwc",
         "FILTER_CHANNELS_LAST": problem.w_layout == "krsc",
         "OUTPUT_CHANNELS_LAST": problem.y_layout == "nhwc",

@@ -15,7 +15,9 @@ __device__ __forceinline__ int64_t input_offset(int n, int h, int w, int c) {
   return kInputChannelsLast ? ((int64_t(n) * H + h) * W + w) * C + c : ((int64_t(n) * C + c) * H + h) * W + w;
 }
 __device__ __forceinline__ int64_t filter_offset(int k, int r, int s, int c) {
-  return kFilterChannelsLast ? ((int64_t(k) * R + r) * S + s) * C + c : ((int64_t(k) * C + c) * R + r) * S + s;
+  constexpr int GROUP_C = C / GROUPS;  // c counts within the group
+  return kFilterChannelsLast ? ((int64_t(k) * R + r) * S + s) * GROUP_C + c
+                             : ((int64_t(k) * GROUP_C + c) * R + r) * S + s;
 }
 __device__ __forceinline__ int64_t output_offset(int n, int p, int q, int k) {
   return kOutputChannelsLast ? ((int64_t(n) * P + p) * Q + q) * K + k : ((int64_t(n) * K + k) * P + p) * Q + q;

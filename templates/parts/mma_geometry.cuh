@@ -3,21 +3,28 @@ constexpr bool kColumnOrder = kOrder == COLUMN, kRunOrder = kOrder == RUN;
 constexpr int TAPS = kRunOrder ? 1 : kColumnOrder ? S : R * S;
 constexpr int CHUNKS = (CHANNELS + PATCH_K - 1) / PATCH_K;
 constexpr int STEP_K = 2 * UNIT;  // K of one mma: two 16-byte units
-constexpr int STEPS = BLOCK_K / STEP_K;
-constexpr int TAP_UNITS = PATCH_K / UNIT, CHUNK_UNITS = TAPS * TAP_UNITS;
+constexpr int STEPS = BLOCK_K / STEP_K;  // of a slice
+constexpr int TAP_UNITS = PATCH_K / UNIT, CHUNK_UNITS = TAPS * TAP_UNITS;  // units of a tap, of a chunk
 constexpr int CHUNK_SLICES = (TAPS * PATCH_K + BLOCK_K - 1) / BLOCK_K;
-constexpr int ITERATIONS = CHUNKS * CHUNK_SLICES;
-constexpr int FRAGS_M = WARP_M / 16, FRAGS_N = WARP_N / 8;
+constexpr int ITERATIONS = CHUNKS * CHUNK_SLICES;  // slices in all
 constexpr bool kSliceInTap = PATCH_K % BLOCK_K == 0;  // no slice reaches into the next tap
 constexpr int TAP_SLICES = kSliceInTap ? PATCH_K / BLOCK_K : 1;
-static_assert(BLOCK_K % STEP_K == 0 && PATCH_K % UNIT == 0 && CHANNELS % UNIT == 0, "K is cut in whole units");
 constexpr int WARP_STEPS = STEPS / WARPS_K;  // of a slice, for one warp
+constexpr int FRAGS_M = WARP_M / 16, FRAGS_N = WARP_N / 8;  // of a warp's tile: one mma is 16 pixels x 8 channels
+
+// ---- what the parameters must obey ----
+static_assert(BLOCK_K % STEP_K == 0 && PATCH_K % UNIT == 0 && CHANNELS % UNIT == 0, "K is cut in whole units");
 static_assert(STEPS % WARPS_K == 0, "the warps of a tile take turns in a slice");
 static_assert(FRAGMENT_STAGES == 1 || (WARP_STEPS % 2 == 0 && NUM_STAGES > 1), "two sets of fragments take turns");
 static_assert(WARP_M % 16 == 0 && WARP_N % 16 == 0, "a warp's tile is whole fragments");
 static_assert(TILE_PIXELS <= BLOCK_M, "the pixel tile must fit BLOCK_M");
 static_assert(CHUNKS == 1 ? PATCH_K == CHANNELS : kSliceInTap && kOrder == ROW, "chunks are cut in row order, by taps");
-static_assert(kStaging == WINDOW || kOrder == (kStaging == TAP ? ROW : COLUMN), "tap is in row, explicit in column order");
+static_assert(kStaging == WINDOW || kOrder == (kStaging == TAP ? ROW : COLUMN),
+              "tap is in row, explicit in column order");
+static_assert(!kSpreadCopies || (kStaging == WINDOW && kOrder == ROW && kInputChannelsLast && COPY_BYTES >= 4),
+              "only asynchronous copies of a row-order patch are spread");
+static_assert(!kSpreadCopies || (CHUNKS > 1 && NUM_STAGES > 1 && CHUNK_SLICES > NUM_STAGES),
+              "copies are spread over the slices of the chunk before");
 static_assert(!kRunOrder || (kStaging == WINDOW && kInputChannelsLast && DILATION_W == 1), "a run is contiguous in x");
 static_assert(!kRunOrder || STRIDE_W * C * sizeof(Element) % 4 == 0, "a pixel of a run begins at a 4-byte word");
 static_assert(kStaging == WINDOW || CHUNKS == 1, "only the window is cut in chunks");
@@ -52,12 +59,13 @@ constexpr int RUN_ROW = (PATCH_W * C + WORD - 1) / WORD * WORD;
 constexpr int A_STAGE = kStaging != WINDOW ? BLOCK_M * A_PITCH
                         : kRunOrder        ? (TILE_N * PATCH_H * RUN_ROW + UNIT - 1) / UNIT * UNIT
                                            : TILE_N * PATCH_IMAGE * A_PITCH;
-// A patch buffer is free again when its chunk's slices are over, which must be NUM_STAGES - 1 slices before its next use.
+// A patch buffer is free again when its chunk's slices are over. It is written again with a slice that is copied
+// NUM_STAGES - 1 slices ahead: so many slices must lie between.
 constexpr int kWantedPatches = 1 + (NUM_STAGES - 1 + CHUNK_SLICES - 1) / CHUNK_SLICES;
 constexpr int A_BUFFERS = kStaging != WINDOW ? NUM_STAGES : kWantedPatches < CHUNKS ? kWantedPatches : CHUNKS;
 constexpr int A_ELEMENTS = A_BUFFERS * A_STAGE, B_ELEMENTS = NUM_STAGES * B_STAGE;
-constexpr int OUT_PITCH = kOutputChannelsLast ? BLOCK_N + UNIT : BLOCK_M + UNIT;
-constexpr int RUN_WORDS = ITERATIONS * BLOCK_K / WORD;
+constexpr int OUT_PITCH = (kOutputChannelsLast ? BLOCK_N : BLOCK_M) + UNIT;  // of the output tile, in y's order
+constexpr int RUN_WORDS = kRunOrder ? ITERATIONS * BLOCK_K / WORD : 0;  // of the K axis
 static_assert(A_ELEMENTS + B_ELEMENTS < (1 << 20), "offsets into shared memory are small");
 
 struct Smem {
@@ -69,20 +77,22 @@ struct Smem {
 
 // A slice of BLOCK_K elements of the K axis, and its places in the rings of buffers.
 struct Slice {
-  int chunk = 0, index = 0;       // index: within the chunk
-  int b_slot = 0, a_slot = 0;
+  int chunk = 0, index = 0;    // index: within the chunk
+  int b_slot = 0, a_slot = 0;  // of the stages of B; of the patch buffers, or of the stages of A
 
   __device__ __forceinline__ void advance() {
     b_slot = b_slot + 1 == NUM_STAGES ? 0 : b_slot + 1;
     if (++index == CHUNK_SLICES) {
       index = 0;
       ++chunk;
-      if (kStaging == WINDOW) a_slot = a_slot + 1 == A_BUFFERS ? 0 : a_slot + 1;
+      if (kStaging == WINDOW) a_slot = next_a_slot();
     }
     if (kStaging != WINDOW) a_slot = b_slot;
   }
-  __device__ __forceinline__ int tap() const { return index / TAP_SLICES; }                      // if kSliceInTap
-  __device__ __forceinline__ int channel() const { return index % TAP_SLICES * BLOCK_K; }         // within the chunk
+  __device__ __forceinline__ int next_a_slot() const { return a_slot + 1 == A_BUFFERS ? 0 : a_slot + 1; }  // of a chunk
+  // Where kSliceInTap: the tap, and the first channel within the chunk.
+  __device__ __forceinline__ int tap() const { return index / TAP_SLICES; }
+  __device__ __forceinline__ int channel() const { return index % TAP_SLICES * BLOCK_K; }
 };
 
 // The first output pixel of the CTA's tile, and its first output channel.

@@ -2,10 +2,8 @@
 constexpr int COPY = COPY_BYTES / int(sizeof(Element));  // elements of one copy of x
 static_assert(kStaging == EXPLICIT || !kInputChannelsLast || kRunOrder || C % COPY == 0, "a copy stays in its pixel");
 static_assert(!kRunOrder || (COPY <= WORD && W * C % COPY == 0 && PAD_LEFT * C % COPY == 0), "a run is whole copies");
-struct alignas(COPY_BYTES) Copy {
-  Element e[COPY];
-};
 
+// COPY elements of x, or zeros.
 __device__ __forceinline__ void copy_x(Element* smem, const Element* gmem, bool valid) {
   if constexpr (COPY_BYTES == 16) {
     ptx::cp_async_cg_16(smem, gmem, valid);
@@ -18,12 +16,23 @@ __device__ __forceinline__ void copy_x(Element* smem, const Element* gmem, bool 
   }
 }
 
-// Input row and column of a tap at an output pixel; `inside` says whether they lie in the image.
+// The same under a predicate, without a branch.
+__device__ __forceinline__ void copy_x_if(bool wanted, Element* smem, const Element* gmem, bool valid) {
+  if constexpr (COPY_BYTES == 16) {
+    ptx::cp_async_cg_16_if(wanted, smem, gmem, valid);
+  } else if constexpr (COPY_BYTES == 8) {
+    ptx::cp_async_ca_8_if(wanted, smem, gmem, valid);
+  } else if constexpr (COPY_BYTES == 4) {
+    ptx::cp_async_ca_4_if(wanted, smem, gmem, valid);
+  }
+}
+
+// A row and column of the image or of the padding around it.
 struct InputPixel {
   int h, w;
   __device__ __forceinline__ bool inside() const { return h >= 0 && h < H && w >= 0 && w < W; }
 };
-constexpr int64_t IMAGE = int64_t(C) * H * W;
+constexpr int64_t IMAGE = int64_t(C) * H * W;  // elements; with its padding fewer than 2^31
 __device__ __forceinline__ int image_offset(int h, int w, int c) {
   return kInputChannelsLast ? (h * W + w) * C + c : (c * H + h) * W + w;
 }
@@ -169,6 +178,32 @@ __device__ __forceinline__ void copy_patch(Element* patch, const Element* x, Ori
   }
 }
 
+// The share of a slice in copying the next chunk's patch: as copy_patch, but a few copies for each of the chunk's slices,
+// issued between products. The first NUM_STAGES - 1 slices have no share: the buffer is still read while they are copied.
+struct PatchShare {
+  static constexpr int WARPS = THREADS / 32, ROWS = TILE_N * RowCopy::ROWS, WARP_ROWS = (ROWS + WARPS - 1) / WARPS;
+  static constexpr int COPIES = (RowCopy::ROW_COPIES + 31) / 32 * WARP_ROWS;  // of a thread, for the whole patch
+  static constexpr int SHARES = kSpreadCopies ? CHUNK_SLICES - NUM_STAGES + 1 : 1;
+  static constexpr int COUNT = kSpreadCopies ? (COPIES + SHARES - 1) / SHARES : 0;
+
+  __device__ __forceinline__ static void load(const Smem& smem, const Element* x, Origin origin, const Slice& slice) {
+    const int share = slice.index - (NUM_STAGES - 1), chunk = slice.chunk + 1;
+    Element* patch = smem.a + slice.next_a_slot() * A_STAGE;
+#pragma unroll
+    for (int i = 0; i < COUNT; ++i) {
+      const int copy = share * COUNT + i, row_index = threadIdx.x / 32 + copy % WARP_ROWS * WARPS;
+      RowCopy lane_copy;
+      lane_copy.prepare(origin, chunk * PATCH_K, threadIdx.x % 32 + copy / WARP_ROWS * 32);
+      const InputRow row(patch, x, origin, row_index);
+      const bool wanted = share >= 0 && chunk < CHUNKS && copy < COPIES && row_index < ROWS && lane_copy.to >= 0;
+      const bool valid = row.begin != nullptr && lane_copy.from >= 0;
+      row.for_each_target([&](Element* to) {
+        copy_x_if(wanted, to + lane_copy.to, valid ? row.begin + lane_copy.from : x, valid);
+      });
+    }
+  }
+};
+
 // Zeroes the last unit of every column, whose tail no copy fills.
 __device__ __forceinline__ void clear_tails(Element* patch) {
   for (int i = threadIdx.x; i < TILE_N * TILE_P * PATCH_W; i += THREADS) {
@@ -246,8 +281,8 @@ struct PixelLoader {
 struct FilterLoader {
   static constexpr int ROW_UNITS = BLOCK_K / UNIT, kRowStride = THREADS / ROW_UNITS;
   static_assert(THREADS % ROW_UNITS == 0, "a thread keeps its unit");
-  const Element* from;
-  int k, unit;
+  const Element* from;  // its unit of its first filter
+  int k, unit;          // its first filter, and the unit within a slice
 
   __device__ __forceinline__ void prepare(const Element* filter, int k0) {
     unit = threadIdx.x % ROW_UNITS;
@@ -268,7 +303,7 @@ struct FilterLoader {
     for (int row = 0; row < BLOCK_N; row += kRowStride) {
       if (BLOCK_N % kRowStride != 0 && row + int(threadIdx.x) / ROW_UNITS >= BLOCK_N) break;
       const bool valid = inside && (K % BLOCK_N == 0 || k + row < K);
-      const Element* at = valid ? from + offset + row * (TAPS * CHANNELS) : filter;
+      const Element* at = valid ? from + offset + int64_t(row) * (TAPS * CHANNELS) : filter;
       ptx::cp_async_cg_16_if(wanted, to + row * B_PITCH, at, valid);
     }
   }
@@ -287,7 +322,7 @@ struct Loader {
   __device__ __forceinline__ void load_input(const Smem& smem, const Element* source, Origin origin,
                                              const Slice& slice) const {
     if constexpr (kStaging == WINDOW) {
-      if (CHUNKS > 1 && slice.index == 0 && slice.chunk > 0)
+      if (CHUNKS > 1 && !kSpreadCopies && slice.index == 0 && slice.chunk > 0)
         load_patch(smem.a + slice.a_slot * A_STAGE, source, origin, slice.chunk);
     } else {
       pixels.load(smem.a + slice.a_slot * A_STAGE, source, slice);

@@ -36,9 +36,9 @@ __device__ __forceinline__ int tap_place(int tap) {
 // unit, then of the second; of B: first and second unit of channels 0-7, then of 8-15.
 struct Warp {
   int lane, m, n, k;     // m, n: first pixel and first channel; k: its turn among the warps of the tile
-  int a_place[FRAGS_M];  // in bytes, of the row that this lane addresses; in run order of its rows lane / 4 and + 8
-  int a_next[FRAGS_M];
-  int b_place;
+  int a_place[FRAGS_M];  // in bytes: the row of A that this lane addresses; in run order row lane / 4, which it reads
+  int a_next[FRAGS_M];   // in bytes, in run order: row lane / 4 + 8, which it reads too
+  int b_place;           // in elements: the row of B that this lane addresses
 
   __device__ __forceinline__ void prepare() {
     const int index = threadIdx.x / 32;
@@ -55,6 +55,14 @@ struct Warp {
       a_next[j] *= sizeof(Element);
     }
     b_place = (n + lane % 8 + lane / 16 * 8) * B_PITCH + lane / 8 % 2 * UNIT;
+  }
+
+  // The operands of this warp's `turn`-th step in the slice.
+  __device__ __forceinline__ void load_step(Fragments& f, const Smem& smem, const Slice& slice, int turn) const {
+    const int step = WARPS_K == 1 ? turn : turn * WARPS_K + k;
+    const Element *a = smem.a + slice.a_slot * A_STAGE, *b = smem.b + slice.b_slot * B_STAGE;
+    const int tap_offset = kStaging == WINDOW && kSliceInTap ? tap_place(slice.tap()) + slice.channel() : 0;
+    load_fragments(f, smem, a, b, slice, tap_offset, step);
   }
 
   // a, b: the slice's buffers; `tap_offset`: the slice's tap in the patch, where it has but one
@@ -83,7 +91,7 @@ struct Warp {
     }
   }
 
-  // A of one step, word by word: `runs` gives the places of the step's 8 words.
+  // A of one step, word by word as mma.sync wants it: `runs` gives the places of the step's 8 words.
   __device__ __forceinline__ void load_runs(Fragments& f, const Element* a, const int* runs) const {
     const char* patch = reinterpret_cast<const char*>(a);
     const int first = runs[lane % 4], second = runs[lane % 4 + 4];
@@ -122,13 +130,5 @@ struct Warp {
         const int j = kFragmentOrderZigzag && i % 2 == 1 ? FRAGS_N - 1 - j0 : j0;
         multiply(acc[i][j], f.a[i], f.b[j], Element{});
       }
-  }
-
-  // The operands of this warp's `turn`-th step in the slice.
-  __device__ __forceinline__ void load_step(Fragments& f, const Smem& smem, const Slice& slice, int turn) const {
-    const int step = WARPS_K == 1 ? turn : turn * WARPS_K + k;
-    const Element *a = smem.a + slice.a_slot * A_STAGE, *b = smem.b + slice.b_slot * B_STAGE;
-    const int tap_offset = kStaging == WINDOW && kSliceInTap ? tap_place(slice.tap()) + slice.channel() : 0;
-    load_fragments(f, smem, a, b, slice, tap_offset, step);
   }
 };

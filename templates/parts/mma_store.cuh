@@ -23,7 +23,7 @@ __device__ __forceinline__ void reduce_warps(float* smem, float (&acc)[FRAGS_M][
   }
 }
 
-// Returns whether an accumulator of this thread may be NaN.
+// The epilogue of this thread's accumulators, into the output tile. Returns whether one of them may be NaN.
 __device__ __forceinline__ bool stage_output(Element* out, const float (&acc)[FRAGS_M][FRAGS_N][4], const Warp& warp,
                                              const Element* bias, int k0) {
   float probe = 0.0f;  // NaN if an accumulator is (an overflow too, which only costs time)

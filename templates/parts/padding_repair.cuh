@@ -1,5 +1,5 @@
-// Padding is skipped, but a tile multiplies its zeros: 0 * Inf and 0 * NaN are NaN. An output that came out as NaN is
-// computed again here, exactly, over the taps inside the image. It runs only where a NaN was seen.
+// A tile multiplies zeros that are no part of the convolution, such as those of the padding: with an Inf or a NaN they
+// make a NaN. An output that came out as NaN is computed again here, over the taps inside the image alone.
 __device__ __noinline__ void repair_output(const Element* x, const Element* w, const Element* bias, Element* y, int n,
                                            int p, int q, int k) {
   float acc = 0.0f;

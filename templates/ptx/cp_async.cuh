@@ -20,6 +20,20 @@ __device__ __forceinline__ void cp_async_cg_16(void* smem, const void* gmem, boo
                : "memory");
 }
 // The same under a predicate, without a branch: nothing at all if `wanted` is false.
+__device__ __forceinline__ void cp_async_ca_4_if(bool wanted, void* smem, const void* gmem, bool valid) {
+  asm volatile(
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %3, 0;\n@p cp.async.ca.shared.global [%0], [%1], 4, %2;\n}" ::"r"(
+          smem_address(smem)),
+      "l"(gmem), "r"(valid ? 4 : 0), "r"(int(wanted))
+      : "memory");
+}
+__device__ __forceinline__ void cp_async_ca_8_if(bool wanted, void* smem, const void* gmem, bool valid) {
+  asm volatile(
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %3, 0;\n@p cp.async.ca.shared.global [%0], [%1], 8, %2;\n}" ::"r"(
+          smem_address(smem)),
+      "l"(gmem), "r"(valid ? 8 : 0), "r"(int(wanted))
+      : "memory");
+}
 __device__ __forceinline__ void cp_async_cg_16_if(bool wanted, void* smem, const void* gmem, bool valid) {
   asm volatile(
       "{\n.reg .pred p;\nsetp.ne.b32 p, %3, 0;\n@p cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;\n}" ::"r"(

@@ -1,4 +1,8 @@
-// mma.sync (sm_80 and later): D[16x8] += A[16xk] * B[kx8] by one warp, fp32 accumulators.
+// mma.sync (sm_80 and later): D[16x8] += A[16xk] * B[kx8] by one warp, fp32 accumulators. Lane l holds
+//   of A  in a[0] word l % 4 of row l / 4, in a[1] of row l / 4 + 8; in a[2] and a[3] word l % 4 + 4 of the same rows
+//   of B  in b[0] word l % 4 of column l / 4, in b[1] word l % 4 + 4
+//   of D  in d[0], d[1] columns 2 * (l % 4) and + 1 of row l / 4, in d[2], d[3] those of row l / 4 + 8
+// where a word is 4 bytes along k.
 #ifndef IM2WINGEN_EMULATED
 namespace ptx {
 __device__ __forceinline__ void mma_m16n8k16_f32_f16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {

@@ -113,7 +113,7 @@ MMA_OPERANDS = "float d[4] = {}; uint32_t a[4] = {}, b[2] = {}; IM2WINGEN_DYNAMI
     ("body", "threads", "sentence"),
     [
         ("ptx::ldmatrix_x4(a, smem + 8);", 32, "ldmatrix.x4: the row is not aligned to 16 bytes"),
-        ("ptx::ldmatrix_x2(b, smem + 1024);", 32, "ldmatrix.x2: the row is outside shared memory"),
+        ("ptx::ldmatrix_x4(a, smem + 1024);", 32, "ldmatrix.x4: the row is outside shared memory"),
         ("ptx::ldmatrix_x4(a, y);", 32, "ldmatrix.x4: the row is outside shared memory"),
         ("ptx::mma_m16n8k16_f32_f16(d, a, b);", 16, "needs all 32 lanes"),
         ("if (threadIdx.x < 9) return; ptx::mma_m16n8k16_f32_f16(d, a, b);", 32, "needs all 32 lanes"),

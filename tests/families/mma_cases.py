@@ -19,6 +19,7 @@ WAYS: dict[str, dict[str, Any]] = {
 }
 _SMALL: dict[str, Any] = {
     "warps_m": 2, "warps_n": 1, "warps_k": 1, "warp_n": 16, "num_stages": 2, "fragment_stages": 1, "pad_rows": False,
+    "spread_copies": False,
     "ctas_per_sm": 1, "programmatic_launch": False, "tile_order": "linear", "fragment_order": "linear",
 }  # fmt: skip
 

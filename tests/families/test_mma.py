@@ -324,6 +324,14 @@ CASES = {
                                                            "steps": 1}, "bf16", "nchw"),
     "zig-zag": Case("n2c16h9w9k40r3s3", "row", {"tile_order": "zigzag", "fragment_order": "zigzag", "tile": (1, 7, 7),
                                                "warps_m": 1, "warp_n": 32}),
+    # four chunks; the last share of a patch is smaller than the others
+    "spread copies": Case(
+        "n2c64h7w7k24r3s3pad1", "row", {"spread_copies": True, "patch_k": 16, "steps": 1, "num_stages": 3}, seeds=(0, 2)
+    ),
+    "spread copies, warps share a tile": Case(
+        "n2c64h9w7k24r3s3st2", "row", {"spread_copies": True, "patch_k": 32, "warps_k": 2, "steps": 2}, "bf16",
+        "nhwc-nchw",
+    ),
     "launched early": Case("n2c16h9w9k24r3s3", "row", {"programmatic_launch": True}, layout="nchw"),
     "zig-zag of many tiles": Case("n3c8h9w9k70r3s3pad1", "tap", {"tile_order": "zigzag"}, epilogue="bias_relu"),
     # many warps both ways; whole vectors of NCHW outputs (Q and tile_q multiples of a unit)

@@ -41,6 +41,10 @@ class Mutant:
 PIPELINE: dict[str, Any] = {"num_stages": 3, "steps": 2, "warps_n": 2}
 TAP: dict[str, Any] = {"way": "tap", "config": PIPELINE}
 CHUNKS: dict[str, Any] = {"shape": "n1c80h6w9k16r1s1", "config": {"patch_k": 16, "steps": 1, "num_stages": 3}}
+SPREAD: dict[str, Any] = {
+    "shape": "n1c64h6w9k16r3s3",
+    "config": {"spread_copies": True, "patch_k": 16, "steps": 1, "num_stages": 3},
+}
 ONE_STAGE: dict[str, Any] = {"way": "tap", "config": {"num_stages": 1, "warps_n": 2}}
 TWO_FRAGMENTS: dict[str, Any] = {"way": "tap", "config": PIPELINE | {"fragment_stages": 2}}
 SHARED_TILE: dict[str, Any] = {"config": {"warps_k": 4, "steps": 4, "num_stages": 2}}
@@ -88,6 +92,14 @@ MUTANTS = {
     "the ring of patches is one too short": Mutant("a_slot + 1 == A_BUFFERS", "a_slot + 2 >= A_BUFFERS", **CHUNKS),
     "a patch buffer too few": Mutant("kWantedPatches = 1 +", "kWantedPatches = 0 +", **CHUNKS),
     "the next chunk's patch is not loaded": Mutant("slice.index == 0 && slice.chunk > 0", "false", **CHUNKS),
+    "a share of the next patch too early": Mutant(
+        "slice.index - (NUM_STAGES - 1),", "slice.index - (NUM_STAGES - 2),", **SPREAD
+    ),
+    "a share copied to this chunk's buffer": Mutant(
+        "slice.next_a_slot() * A_STAGE", "slice.a_slot * A_STAGE", **SPREAD
+    ),
+    "the last copy of a shared patch left out": Mutant("copy < COPIES &&", "copy + 1 < COPIES &&", **SPREAD),
+    "a share of this chunk's channels": Mutant("chunk = slice.chunk + 1;", "chunk = slice.chunk;", **SPREAD),
     # ---- the K axis ----
     "the last slice left out": Mutant("ITERATIONS = CHUNKS * CHUNK_SLICES;", "ITERATIONS = CHUNKS * CHUNK_SLICES - 1;"),
     "the last slice left out, run": Mutant(

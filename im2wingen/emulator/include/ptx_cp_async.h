@@ -17,6 +17,12 @@ inline void cp_async_ca_8(void* smem, const void* gmem, bool valid) {
 inline void cp_async_cg_16(void* smem, const void* gmem, bool valid) {
   emulator::cp_async("cp.async.cg 16", smem, gmem, 16, valid);
 }
+inline void cp_async_ca_4_if(bool wanted, void* smem, const void* gmem, bool valid) {
+  if (wanted) cp_async_ca_4(smem, gmem, valid);
+}
+inline void cp_async_ca_8_if(bool wanted, void* smem, const void* gmem, bool valid) {
+  if (wanted) cp_async_ca_8(smem, gmem, valid);
+}
 inline void cp_async_cg_16_if(bool wanted, void* smem, const void* gmem, bool valid) {
   if (wanted) cp_async_cg_16(smem, gmem, valid);
 }

@@ -30,10 +30,9 @@ struct LdmatrixOperand {
   const char* row;
 };
 
-template <unsigned kMatrices>
-void perform_ldmatrix(void* const (&operands)[kWarpLanes], unsigned) {
+void perform_ldmatrix_x4(void* const (&operands)[kWarpLanes], unsigned) {
   for (unsigned lane = 0; lane < kWarpLanes; ++lane)
-    for (unsigned matrix = 0; matrix < kMatrices; ++matrix) {
+    for (unsigned matrix = 0; matrix < 4; ++matrix) {
       const char* row = static_cast<LdmatrixOperand*>(operands[matrix * 8 + lane / 4])->row;
       memcpy(&static_cast<LdmatrixOperand*>(operands[lane])->registers[matrix], row + lane % 4 * 4, 4);
     }
@@ -103,15 +102,12 @@ void perform_mma_tf32(void* const (&operands)[kWarpLanes], unsigned) {
 
 }  // namespace
 
-void ldmatrix(const char* name, uint32_t* registers, const void* row, unsigned matrices) {
-  if (self().lane() < matrices * 8) {  // the rest of the lanes bring no row
-    if (reinterpret_cast<uintptr_t>(row) % kRowBytes) fail("%s: the row is not aligned to 16 bytes", name);
-    if (!in_shared_memory(row, kRowBytes))
-      fail("%s: the row is outside shared memory: %s", name, describe_address(row).c_str());
-  }
+void ldmatrix_x4(uint32_t (&registers)[4], const void* row) {
+  if (reinterpret_cast<uintptr_t>(row) % kRowBytes) fail("ldmatrix.x4: the row is not aligned to 16 bytes");
+  if (!in_shared_memory(row, kRowBytes))
+    fail("ldmatrix.x4: the row is outside shared memory: %s", describe_address(row).c_str());
   LdmatrixOperand operand = {registers, static_cast<const char*>(row)};
-  collective(name, true, kAllLanes, &operand,
-             matrices == 4 ? perform_ldmatrix<4> : matrices == 2 ? perform_ldmatrix<2> : perform_ldmatrix<1>);
+  collective("ldmatrix.x4", true, kAllLanes, &operand, perform_ldmatrix_x4);
 }
 
 void mma(const char* name, Multiplicand type, float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
