@@ -114,7 +114,7 @@ class CupyFramework:
         )
 
     def current_stream(self, device: int) -> int:
-        return int(sys.modules["cupy"].cuda.get_current_stream().ptr)
+        return int(sys.modules["cupy"].cuda.get_current_stream(device).ptr)
 
     def empty(self, like: Any, shape: tuple[int, ...], channels_last: bool, stream: int) -> Any:
         cupy = sys.modules["cupy"]

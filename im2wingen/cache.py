@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from im2wingen.errors import CacheError
-from im2wingen.nvrtc import Cubin, toolkit_digest
+from im2wingen.nvrtc import Cubin, compile_cubin, toolkit_digest
 from im2wingen.render import Source
 
 log = logging.getLogger(__name__)
@@ -85,6 +85,24 @@ class CubinCache:
         self._unchecked_bytes += len(cubin.image) + len(text)
         if self._unchecked_bytes * _CHECKS_PER_CACHE > self.max_bytes:
             self.gc()
+
+    def get_or_compile(self, source: Source, arch: str) -> Cubin:
+        """The stored cubin, else one compiled now and kept; a cache that can't be used only warns. CompileError."""
+        try:
+            cubin = self.get(source, arch)
+        except CacheError as error:
+            log.warning("%s; compiling instead", error)
+            cubin = None
+        return self.compile(source, arch) if cubin is None else cubin
+
+    def compile(self, source: Source, arch: str) -> Cubin:
+        """A cubin compiled now, whatever is stored, and kept where that can be done. CompileError."""
+        cubin = compile_cubin(source, arch)
+        try:
+            self.put(source, cubin)
+        except CacheError as error:
+            log.warning("%s; the kernel is used without being kept", error)
+        return cubin
 
     def gc(self) -> int:
         """Remove leftovers, and the least recently used entries until max_bytes are kept; returns the bytes freed."""

@@ -137,10 +137,6 @@ class Device:
         self.stream = int(driver_call("cuStreamCreate", driver.CUstream_flags.CU_STREAM_NON_BLOCKING.value))
         self._events = [driver_call("cuEventCreate", 0) for _ in range(2)]
 
-    def _attribute(self, name: str) -> int:
-        attribute = getattr(driver.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}")
-        return int(driver_call("cuDeviceGetAttribute", attribute, self._handle))
-
     def activate(self) -> None:
         """Make the primary context current for the calling thread."""
         driver_call("cuCtxSetCurrent", self._context)

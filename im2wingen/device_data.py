@@ -2,12 +2,13 @@
 
 import numpy as np
 
+from im2wingen.cache import CubinCache
 from im2wingen.device import Device
 from im2wingen.families.base import Launch, Plan
 from im2wingen.kernel import LoadedPlan
-from im2wingen.nvrtc import compile_cubin
 from im2wingen.problem import ConvProblem, Precision
 from im2wingen.render import render
+from im2wingen.settings import read_settings
 from im2wingen.verify_data import Kind, input_scale
 
 KIND_CODE: dict[Kind, int] = {"normal": 0, "integer": 1}
@@ -26,8 +27,9 @@ _MAX_SETS = 4096
 
 
 def support_kernel(launch: Launch, arch: str) -> LoadedPlan:
-    """One of our own kernels (fill, reference, compare), compiled and loaded."""
-    return LoadedPlan(Plan(launches=(launch,)), (compile_cubin(render(launch), arch),))
+    """One of our own kernels (fill, reference, compare), loaded; compiled where the kernel cache lacks it."""
+    cubin = CubinCache(read_settings().cache_dir).get_or_compile(render(launch), arch)
+    return LoadedPlan(Plan(launches=(launch,)), (cubin,))
 
 
 def input_sizes(problem: ConvProblem) -> dict[str, int]:

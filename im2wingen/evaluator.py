@@ -85,6 +85,10 @@ class DeviceEvaluator:
         self._device.close()
 
     def _evaluate(self, candidate: Candidate, best_us: float | None) -> Evaluation:
+        wanted, free = candidate.plan.workspace_bytes, self._device.free_bytes()
+        if wanted > free:
+            reason = f"its workspace of {wanted} bytes does not fit into the device's free memory, {free} bytes"
+            return Evaluation(outcome=Outcome.LAUNCH_ERROR, reason=reason)
         limit_us = SLOWER_FACTOR * best_us if best_us is not None else float("inf")
         with self._loaded(candidate) as loaded:
             error = self._verifier.check(loaded)
@@ -124,9 +128,11 @@ class DeviceEvaluator:
     @contextmanager
     def _run(self, loaded: LoadedPlan) -> Iterator[RunSet]:
         """The plan over the rotating sets, with a workspace of its own."""
-        workspace = {name: self._device.alloc(size) for name, size in loaded.plan.workspace.items()}
-        pointers = [each | workspace for each in self._sets.pointers]
+        workspace: dict[str, int] = {}
         try:
+            for name, size in loaded.plan.workspace.items():
+                workspace[name] = self._device.alloc(size)
+            pointers = [each | workspace for each in self._sets.pointers]
             yield lambda i: loaded.launch(pointers[i], self._device.stream)
         finally:
             for pointer in workspace.values():

@@ -9,7 +9,7 @@ from pathlib import Path
 import jinja2
 from jinja2 import meta
 
-from im2wingen.families.base import Launch, TemplateValue
+from im2wingen.families.base import Family, Launch, Plan, TemplateValue
 
 _PACKAGE = Path(__file__).parent
 
@@ -60,6 +60,11 @@ def render(launch: Launch) -> Source:
     return Source(launch.template, template.render({name: _cxx(value) for name, value in launch.values.items()}))
 
 
+def plan_sources(plan: Plan) -> tuple[Source, ...]:
+    """The rendered kernels of a plan, one a launch."""
+    return tuple(render(launch) for launch in plan.launches)
+
+
 @cache
 def template_digest(templates: Iterable[str]) -> str:
     """sha256, in hex, of the templates (a tuple of names) and all that they include."""
@@ -74,6 +79,11 @@ def template_digest(templates: Iterable[str]) -> str:
             pending += [n for n in meta.find_referenced_templates(environment.parse(text)) if n]
     joined = "\0".join(f"{name}\0{texts[name]}" for name in sorted(texts))
     return hashlib.sha256(joined.encode()).hexdigest()
+
+
+def template_digests(families: Iterable[Family]) -> dict[str, str]:
+    """Each family's template digest of today, by name: what a look-up lets through."""
+    return {family.name: template_digest(family.templates) for family in families}
 
 
 def sources_digest(sources: Iterable[Source]) -> str:

@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 
 from im2wingen.cache import CubinCache
 from im2wingen.db import LayeredRecords, ShippedRecords, TrialRecord, TuningDatabase, utc_now
-from im2wingen.errors import UnsupportedError, UsageError
-from im2wingen.families import families_for, family_named
+from im2wingen.db.look_up import is_refutation
+from im2wingen.errors import UsageError
+from im2wingen.families import families_for
 from im2wingen.families.base import Family
 from im2wingen.outcome import Outcome
 from im2wingen.problem import ConvProblem
@@ -83,7 +84,7 @@ def tune(
     _check_positive("patience", patience)
     with ExitStack() as stack:
         executor = executor or _executor(problem, target, devices)
-        able = _families(problem, executor.facts.target, families)
+        able = families_for(problem, executor.facts.target, families)
         database = (
             db
             if isinstance(db, TuningDatabase)
@@ -164,15 +165,19 @@ class _Run:
     def _restore(self) -> int:
         """Take over the latest study that this run can go on with; the number of its next trial."""
         for study in self._database.studies(self._problem.key):
-            records = [r for r in self._database.trials(study) if self._maker.fits(r, self._families)]
-            if records:
+            records = self._database.trials(study)
+            fitting = [record for record in records if self._maker.fits(record, self._families)]
+            if fitting:
                 self._maker = replace(self._maker, study=study)
-                for record in records:
+                for record in fitting:
                     self._restore_trial(record)
-                return 1 + max(record.trial for record in records)
+                return 1 + max(record.trial for record in records)  # those of other families have numbers too
         return 0
 
     def _restore_trial(self, record: TrialRecord) -> None:
+        if is_refutation(record):
+            self._standings.refute(record)
+            return
         family = self._families[record.family]
         config = config_of(family, record)
         pruned = record.outcome != Outcome.OK
@@ -190,12 +195,17 @@ class _Run:
             self._study.enqueue(family, config)
 
     def _play_off(self) -> None:
-        """The winner becomes the best; where none could be measured, the search's best stands."""
+        """The winner becomes the best; where none could be measured, the best of the search that isn't wrong stands."""
         defaults = {(name, config.digest()) for name, config in self._defaults.items()}
-        winners = play_off(self._standings, defaults, self._executor, self._maker, report=self._report)
-        for record in winners:
-            self._standings.note(record)
-        self._best = winners[0] if winners else None
+        records = play_off(self._standings, defaults, self._executor, self._maker)
+        self._database.record_all(records)  # all or none: half a play-off would crown the wrong one
+        for record in records:
+            if is_refutation(record):
+                self._standings.refute(record)
+            else:
+                self._standings.note(record)
+                self._best = self._best or record
+            self._progress(record)
 
     def _report(self, record: TrialRecord) -> None:
         self._database.record(record)
@@ -250,18 +260,6 @@ def _executor(problem: ConvProblem, target: Target | None, devices: Sequence[int
     if target is not None and target != facts.target:
         raise UsageError(f"target is {target.name} ({target.arch}); the device here is {facts.target.name}")
     return LocalExecutor(problem, facts, ordinals=devices, cache=cache)
-
-
-def _families(problem: ConvProblem, target: Target, names: Sequence[str] | None) -> list[Family]:
-    """The families asked for, or all, that run the problem; UnsupportedError if none of them does."""
-    if names is None:
-        return families_for(problem, target)
-    asked = [family_named(name) for name in dict.fromkeys(names)]
-    reasons = {family.name: family.unsupported(problem, target) for family in asked}
-    able = [family for family in asked if reasons[family.name] is None]
-    if not able:
-        raise UnsupportedError(problem.key, {name: reason for name, reason in reasons.items() if reason})
-    return able
 
 
 def _check_positive(field: str, value: float | None) -> None:

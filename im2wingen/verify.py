@@ -8,8 +8,9 @@ from numpy.typing import NDArray
 from im2wingen.buffers import HUGE_BYTE, NAN_BYTE, OUTPUT_GUARD, GuardedBuffer
 from im2wingen.device import Device
 from im2wingen.device_data import ELEMENT_CODE, Filler, input_sizes, output_bytes, support_kernel
-from im2wingen.dtypes import ELEMENT_CXX, STORAGE_DTYPE, from_storage
+from im2wingen.dtypes import STORAGE_DTYPE, from_storage
 from im2wingen.families.base import Launch
+from im2wingen.families.support import problem_values
 from im2wingen.kernel import LoadedPlan
 from im2wingen.outcome import ErrorStats
 from im2wingen.problem import ConvProblem
@@ -42,20 +43,13 @@ def reference_launch(problem: ConvProblem) -> Launch:
     block_m = 4096 // block_k
     block_c = next(size for size in (1, 2, 4, 8, 16) if size >= problem.group_c or size == 16 or size * block_m == 4096)
     tiles_m, tiles_k = -(-problem.gemm_m // block_m), -(-group_k // block_k)
-    same = ("n", "c", "h", "w", "k", "r", "s", "p", "q", "stride_h", "stride_w", "pad_top", "pad_left")
     return Launch(
         template="reference",
         values={
-            **{name: getattr(problem, name) for name in (*same, "dilation_h", "dilation_w", "groups")},
-            "element": ELEMENT_CXX[problem.precision],
-            "x_nhwc": problem.x_layout == "nhwc",
-            "w_krsc": problem.w_layout == "krsc",
-            "y_nhwc": problem.y_layout == "nhwc",
-            "has_bias": problem.epilogue != "none",
-            "has_relu": problem.epilogue == "bias_relu",
-            "block_m": block_m,
-            "block_k": block_k,
-            "block_c": block_c,
+            **problem_values(problem),
+            "BLOCK_M": block_m,
+            "BLOCK_K": block_k,
+            "BLOCK_C": block_c,
         },
         grid=(tiles_m, problem.groups * tiles_k, 1),
         block=256,
@@ -103,15 +97,14 @@ class Verifier:
 
         Raises GuardError, WrongResultError, and DeviceError for a fault in the kernel.
         """
-        workspaces = {
-            name: GuardedBuffer(self._device, f"workspace {name}", size, OUTPUT_GUARD)
-            for name, size in loaded.plan.workspace.items()
-        }
+        workspaces: dict[str, GuardedBuffer] = {}
         try:
+            for name, size in loaded.plan.workspace.items():
+                workspaces[name] = GuardedBuffer(self._device, f"workspace {name}", size, OUTPUT_GUARD)
             try:
                 return self._check_sets(loaded, workspaces)
             except (GuardError, WrongResultError):
-                self._prepare()
+                self._prepare()  # an earlier candidate may have damaged inputs or references
                 return self._check_sets(loaded, workspaces)
         finally:
             for workspace in workspaces.values():

@@ -106,7 +106,11 @@ def fake_cupy():
         yield
 
     cupy.empty = lambda shape, dtype: ndarray((shape,) if isinstance(shape, int) else shape, dtype)
-    cupy.cuda = types.SimpleNamespace(Device=device, get_current_stream=lambda: types.SimpleNamespace(ptr=88))
+
+    def get_current_stream(device_id=-1):  # -1: of the active device
+        return types.SimpleNamespace(ptr=88 + device_id)
+
+    cupy.cuda = types.SimpleNamespace(Device=device, get_current_stream=get_current_stream)
     return cupy
 
 

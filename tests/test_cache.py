@@ -49,6 +49,24 @@ def test_compiled_kernel_comes_back_whole(cache: CubinCache) -> None:
     assert cache.get(Source("k", SOURCE.text + " "), "sm_80") is None
 
 
+def test_get_or_compile_compiles_once_and_does_without_an_unsafe_cache(
+    cache: CubinCache, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    compiled: list[str] = []
+
+    def compiler(source: Source, arch: str) -> Cubin:
+        compiled.append(arch)
+        return fake_cubin()
+
+    monkeypatch.setattr(cache_module, "compile_cubin", compiler)
+    assert cache.get_or_compile(SOURCE, "sm_80") == cache.get_or_compile(SOURCE, "sm_80") == fake_cubin()
+    assert compiled == ["sm_80"]
+    cache.folder.chmod(0o777)
+    assert cache.get_or_compile(SOURCE, "sm_80") == fake_cubin()
+    assert compiled == ["sm_80"] * 2
+    assert "others may write" in caplog.text
+
+
 def test_folder_and_files_are_the_users_alone(cache: CubinCache) -> None:
     cache.put(SOURCE, fake_cubin())
     assert cache.folder.stat().st_mode & 0o777 == 0o700

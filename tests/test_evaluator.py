@@ -12,6 +12,8 @@ import pytest
 from fake_cuda.fake import FakeCuda, run_with_fake
 from numpy.typing import NDArray
 
+from im2wingen.cache import CubinCache
+from im2wingen.device_data import FILL_LAUNCH
 from im2wingen.dtypes import STORAGE_DTYPE, to_storage
 from im2wingen.errors import DeviceError
 from im2wingen.evaluator import DeviceEvaluator
@@ -20,6 +22,9 @@ from im2wingen.nvrtc import Cubin
 from im2wingen.outcome import Candidate, Outcome
 from im2wingen.problem import ConvProblem
 from im2wingen.reference import conv_reference
+from im2wingen.render import render
+from im2wingen.settings import read_settings
+from im2wingen.verify import COMPARE_LAUNCH, reference_launch
 
 ILLEGAL_ADDRESS, OUT_OF_MEMORY, LAUNCH_FAILED = 700, 2, 719
 CUBIN = Cubin(
@@ -80,6 +85,9 @@ def right_kernels_pass(problem: ConvProblem, fake: FakeCuda) -> None:
     assert answer.timing.median_us > 0
     assert answer.error is not None
     assert answer.error.norm_error < 2.0**-8
+    cache = CubinCache(read_settings().cache_dir)  # the next worker need not compile our own kernels
+    for launch in (FILL_LAUNCH, COMPARE_LAUNCH, reference_launch(problem)):
+        assert cache.get(render(launch), "sm_90a") is not None
     evaluator.close()
     assert fake.live_blocks() == 0
 
@@ -158,6 +166,11 @@ def driver_errors(fake: FakeCuda) -> None:
         answer = evaluator.evaluate(refused, None)
         assert answer.outcome is Outcome.LAUNCH_ERROR, answer
         assert evaluator.usable
+    answer = evaluator.evaluate(replace(CANDIDATE, plan=replace(PLAN, workspace={"scratch": 2 << 30})), None)
+    assert (answer.outcome, evaluator.usable) == (Outcome.LAUNCH_ERROR, True)
+    assert answer.reason == (
+        "its workspace of 2147483648 bytes does not fit into the device's free memory, 1073741824 bytes"
+    )
     fake.set_fault(ILLEGAL_ADDRESS)
     answer = evaluator.evaluate(CANDIDATE, None)
     assert answer.outcome is Outcome.ILLEGAL_ACCESS

@@ -12,14 +12,12 @@ import pytest
 import im2wingen
 from im2wingen import ConvProblem
 from im2wingen.cache import CubinCache
-from im2wingen.db import TrialRecord, TuningDatabase
+from im2wingen.db import LayeredRecords, TrialRecord, TuningDatabase
 from im2wingen.errors import DeviceError, NoDeviceError, NotStoredError, UnsupportedError, UsageError
 from im2wingen.families import FAMILIES
-from im2wingen.nvrtc import Cubin
-from im2wingen.render import render, sources_digest, template_digest
+from im2wingen.nvrtc import Cubin, nvrtc_version
+from im2wingen.render import plan_sources, render, sources_digest, template_digest
 from im2wingen.runtime import choose, load, loading, look_up
-from im2wingen.runtime import cubins as cubins_module
-from im2wingen.runtime.choice import plan_sources
 from im2wingen.runtime.cubins import obtain_cubins
 from im2wingen.target import preset
 
@@ -44,7 +42,7 @@ def record(problem, config, median_us=50.0, **changes):
         "problem_key": problem.key, "family": "mma", "config": config.to_dict(), "config_digest": config.digest(),
         "template_digest": template_digest(MMA.templates), "source_digest": sources_digest(sources), "outcome": "ok",
         "device_name": TARGET.name, "arch": TARGET.arch, "sm_count": 132, "driver_version": "580",
-        "nvrtc_version": "13.0.88", "predicted": False, "median_us": median_us, "protocol_version": 1,
+        "nvrtc_version": nvrtc_version(), "predicted": False, "median_us": median_us, "protocol_version": 1,
         "study": "s", "trial": 0,
     }  # fmt: skip
     return TrialRecord(**(fields | changes))
@@ -62,7 +60,7 @@ def database(tmp_path, monkeypatch):
 
 
 def chosen(database, problem=PROBLEM, **options):
-    return choose(problem, TARGET, database, device_name=TARGET.name, **options)
+    return choose(problem, TARGET, LayeredRecords((database,)), device_name=TARGET.name, **options)
 
 
 def test_levels_in_their_order(database):
@@ -134,7 +132,7 @@ class Compiler:
 
     def __init__(self, monkeypatch):
         self.count, self.version = 0, 0
-        monkeypatch.setattr(cubins_module, "compile_cubin", self)
+        monkeypatch.setattr("im2wingen.cache.compile_cubin", self)
 
     def __call__(self, source, arch):
         self.count += 1
@@ -196,6 +194,18 @@ def test_a_cached_cubin_must_be_the_recorded_one(exact, compiler, tmp_path):
     compiler.count = 0
     _, origin = obtain_cubins(choice, "sm_90a", cache, may_compile=True)
     assert (origin, compiler.count) == ("compiled", len(choice.sources))
+
+
+def test_a_record_vouches_for_no_cubins_of_another_nvrtc(database, compiler, tmp_path):
+    """After an update of NVRTC the same source makes another image: it is compiled once, not at each load."""
+    (config,) = configs(PROBLEM, 1)
+    database.record(record(PROBLEM, config, cubin_sha256=recorded_sha256(compiler), nvrtc_version="12.8.61"))
+    choice = chosen(database)
+    assert (choice.level, choice.recorded_sha256) == ("exact", ())
+    cache = CubinCache(tmp_path / "cache")
+    compiler.version = 1
+    assert obtain_cubins(choice, "sm_90a", cache, may_compile=True)[1] == "compiled"
+    assert obtain_cubins(choice, "sm_90a", cache, may_compile=False)[1] == "cache"
 
 
 def test_an_unsafe_cache_is_done_without(exact, compiler, tmp_path, caplog):

@@ -35,7 +35,7 @@ def test_support_kernels_compile_everywhere(launch: Launch, arch: str) -> None:
 @pytest.mark.parametrize("shape", ["cv4", "cv1", "n4c512h7w7k512r3s3g512", "n1c64h8w8k64r3s3g8", "n1c1h4w4k9r1s1"])
 def test_reference_tile_fits_static_shared_memory(shape: str) -> None:
     values = reference_launch(ConvProblem.parse(shape)).values
-    block_m, block_k, block_c = (int(values[f"block_{d}"]) for d in "mkc")
+    block_m, block_k, block_c = (int(values[f"BLOCK_{d}"]) for d in "MKC")
     assert 8 * block_c * (block_m + block_k) + 12 * block_m <= 48 * 1024
     assert block_m * block_k == 256 * 16
 

@@ -11,9 +11,9 @@ from im2wingen.device import device_count
 from im2wingen.errors import NotStoredError
 from im2wingen.families import FAMILIES
 from im2wingen.problem import ConvProblem
+from im2wingen.render import template_digests
 from im2wingen.report import config_table, records_table
 from im2wingen.runtime import opened_records
-from im2wingen.runtime.choice import template_digests
 from im2wingen.target import PRESETS, Target
 
 
@@ -73,7 +73,7 @@ def _targets(arch: str | None, output: Output) -> list[Target]:
 
 
 def _best(records: LayeredRecords, problem: ConvProblem, targets: list[Target], limit: int) -> list[TrialRecord]:
-    digests = template_digests(FAMILIES)
+    digests = template_digests(FAMILIES.values())
     return [
         record
         for target in targets

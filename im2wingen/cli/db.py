@@ -16,8 +16,8 @@ from im2wingen.errors import NotStoredError, UsageError
 from im2wingen.families import FAMILIES
 from im2wingen.outcome import Outcome
 from im2wingen.problem import ConvProblem
+from im2wingen.render import template_digests
 from im2wingen.report import format_bytes, format_us, records_table, rows_table
-from im2wingen.runtime.choice import template_digests
 from im2wingen.settings import read_settings
 
 _TRUST_HELP = "Keep the records' cubin hashes: kernels in the cache that match them may be loaded."
@@ -161,7 +161,7 @@ def gc(
     """
     output = Output(as_json=as_json)
     with _existing(db, read_only=dry_run) as database:
-        gone = database.gc(template_digests=template_digests(FAMILIES), keep_best=keep_best, dry_run=dry_run)
+        gone = database.gc(template_digests=template_digests(FAMILIES.values()), keep_best=keep_best, dry_run=dry_run)
     freed_bytes = 0 if dry_run else CubinCache(read_settings().cache_dir).gc()
     would = "would go" if dry_run else "removed"
     output.show(f"{would}: {gone.stale} records of changed templates, {gone.surplus} beyond the best")

@@ -8,6 +8,7 @@ from im2wingen.cli import options as opt
 from im2wingen.cli.output import Output
 from im2wingen.device import device_count
 from im2wingen.errors import UsageError
+from im2wingen.families import families_for
 from im2wingen.problem import ConvProblem
 from im2wingen.report import config_table, rows_table, speed_sentence
 from im2wingen.target import DEFAULT_ARCH, Target, preset
@@ -57,12 +58,15 @@ def tune(
         raise UsageError(f"executor is {executor!r}; allowed are {', '.join(_EXECUTORS)}")
     output = Output(as_json=as_json)
     target = _stand_in(arch, output)
+    shown_target = target or opt.find_target(None, output)
+    for problem in problems:  # before hours are spent on those that come first
+        families_for(problem, shown_target, family)
     results: list[TuneResult] = []
     for problem in problems:
         results.append(
             _tuned(
-                problem, target, output, families=family, time_budget_s=time_budget, max_trials=max_trials, seed=seed,
-                resume=resume, db=db,
+                problem, target, shown_target, output, families=family, time_budget_s=time_budget,
+                max_trials=max_trials, seed=seed, resume=resume, db=db,
             )
         )  # fmt: skip
         if results[-1].stopped_by == "interrupted":
@@ -91,6 +95,7 @@ def _stand_in(arch: str | None, output: Output) -> Target | None:
 def _tuned(
     problem: ConvProblem,
     target: Target | None,
+    shown_target: Target,
     output: Output,
     *,
     families: list[str] | None,
@@ -104,7 +109,6 @@ def _tuned(
     from im2wingen.cli.live import TuneDisplay
     from im2wingen.tune import tune as run_tune  # brings Optuna along
 
-    shown_target = target or opt.find_target(None, output)
     title = f"tuning {opt.problem_name(problem)} for {shown_target.name} ({shown_target.arch})"
     with TuneDisplay(output, problem, shown_target, title) as display:
         result = run_tune(

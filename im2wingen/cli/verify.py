@@ -11,15 +11,14 @@ from im2wingen.cache import CubinCache
 from im2wingen.cli import options as opt
 from im2wingen.cli.output import Output
 from im2wingen.device import device_count
-from im2wingen.errors import CompileError, EmulatorError, Im2wingenError, UnsupportedError
+from im2wingen.errors import CompileError, EmulatorError, Im2wingenError
 from im2wingen.families import families_for, family_named
 from im2wingen.families.base import Config, Family
 from im2wingen.outcome import Candidate, Evaluation, Outcome
 from im2wingen.problem import ConvProblem
+from im2wingen.render import plan_sources
 from im2wingen.report import format_us, rows_table
 from im2wingen.runtime import look_up
-from im2wingen.runtime.choice import plan_sources
-from im2wingen.runtime.cubins import cached_or_compiled
 from im2wingen.settings import read_settings
 from im2wingen.target import Target
 from im2wingen.verify_data import GuardError, WrongResultError
@@ -128,10 +127,7 @@ def verify(
 
 def _cases(problem: ConvProblem, target: Target, name: str | None, url: str) -> list[_Case]:
     """The default of every family (or the named one), and the stored best where it's another config."""
-    families = families_for(problem, target) if name is None else [family_named(name)]
-    for family in families:
-        if (reason := family.unsupported(problem, target)) is not None:
-            raise UnsupportedError(problem.key, {family.name: reason})
+    families = families_for(problem, target, None if name is None else [name])
     cases = [_Case(origin="default", family=family, config=family.default(problem, target)) for family in families]
     choice = look_up(problem, target, url, family=name)
     known = {(case.family.name, case.config) for case in cases}
@@ -153,7 +149,7 @@ def _on_device(problem: ConvProblem, cases: Iterable[_Case], seed: int) -> Itera
         for case in cases:
             plan = case.family.plan(problem, facts.target, case.config)
             try:
-                cubins = tuple(cached_or_compiled(source, facts.target.arch, cache) for source in plan_sources(plan))
+                cubins = tuple(cache.get_or_compile(source, facts.target.arch) for source in plan_sources(plan))
             except CompileError as error:
                 evaluation = Evaluation(outcome=Outcome.COMPILE_ERROR, reason=str(error))
             else:

@@ -11,14 +11,13 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from im2wingen.db.connection import Place, connect, database_errors, parse_place, writing
-from im2wingen.db.look_up import LayeredRecords, Neighbour, best_of_each
+from im2wingen.db.look_up import LayeredRecords, best_of_each
 from im2wingen.db.models import Configuration, Device, Problem, Trial
 from im2wingen.db.records import TrialRecord
 from im2wingen.db.rows import RECORD_COLUMNS, RowWriter, to_record
 from im2wingen.db.shipped import ShippedRecords
 from im2wingen.errors import DatabaseError
 from im2wingen.outcome import Outcome
-from im2wingen.problem import ConvProblem
 
 _ATTEMPTS = 10  # where other processes store the same new problem, device or configuration
 _CHUNK = 500  # bound parameters of one statement
@@ -92,43 +91,15 @@ class TuningDatabase:
                 if attempt == _ATTEMPTS or not isinstance(error.__cause__, IntegrityError):
                     raise
 
-    def best(
-        self,
-        problem_key: str,
-        *,
-        arch: str,
-        device_name: str | None = None,
-        template_digests: Mapping[str, str],
-        limit: int = 1,
-    ) -> list[TrialRecord]:
-        """See LayeredRecords.best; of this database alone."""
-        return LayeredRecords((self,)).best(
-            problem_key, arch=arch, device_name=device_name, template_digests=template_digests, limit=limit
-        )
-
-    def near(
-        self,
-        problem: ConvProblem,
-        *,
-        arch: str,
-        device_name: str | None = None,
-        template_digests: Mapping[str, str],
-        limit: int = 5,
-    ) -> list[Neighbour]:
-        """See LayeredRecords.near; of this database alone."""
-        return LayeredRecords((self,)).near(
-            problem, arch=arch, device_name=device_name, template_digests=template_digests, limit=limit
-        )
-
     def candidates(self, problem_key: str, *, arch: str, template_digests: Mapping[str, str]) -> Sequence[TrialRecord]:
-        """Every usable record of a problem and arch, unranked (RecordSource)."""
-        return self._records(_usable(_joined(), arch, template_digests).where(Problem.key == problem_key))
+        """All that a look-up needs of a problem and arch, unranked (RecordSource)."""
+        return self._records(_candidates(_joined(), arch, template_digests).where(Problem.key == problem_key))
 
     def problem_keys(self, kind: str, *, arch: str, template_digests: Mapping[str, str]) -> Sequence[str]:
         """The problems of a kind that have candidates (RecordSource)."""
         statement = select(Problem.key).distinct().select_from(Trial).join(Problem).join(Device).join(Configuration)
         with self._read() as session:
-            return session.scalars(_usable(statement, arch, template_digests).where(Problem.kind == kind)).all()
+            return session.scalars(_candidates(statement, arch, template_digests).where(Problem.kind == kind)).all()
 
     def trials(self, study: str) -> list[TrialRecord]:
         """Every trial of a study in the order of their numbers, play-off last: what a resumed study is rebuilt from."""
@@ -237,14 +208,14 @@ def _joined() -> Select[Any]:
     return select(*RECORD_COLUMNS).select_from(Trial).join(Problem).join(Device).join(Configuration)
 
 
-def _usable(statement: Select[Any], arch: str, template_digests: Mapping[str, str]) -> Select[Any]:
+def _candidates(statement: Select[Any], arch: str, template_digests: Mapping[str, str]) -> Select[Any]:
     families = [
         and_(Configuration.family == family, Trial.template_digest == digest)
         for family, digest in sorted(template_digests.items())
     ]
-    return statement.where(
-        Trial.outcome == Outcome.OK.value, Trial.median_us.is_not(None), Device.arch == arch, or_(false(), *families)
-    )
+    usable = and_(Trial.outcome == Outcome.OK.value, Trial.median_us.is_not(None))
+    refutation = and_(Trial.outcome != Outcome.OK.value, Trial.play_off)
+    return statement.where(or_(usable, refutation), Device.arch == arch, or_(false(), *families))
 
 
 def _stale(template_digests: Mapping[str, str]) -> ColumnElement[bool]:

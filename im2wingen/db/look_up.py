@@ -14,7 +14,7 @@ Level = Literal["batch", "shape"]
 
 
 class RecordSource(Protocol):
-    """Records that a look-up may read; what it gives is ok, has a median and no stale template digest."""
+    """Records that a look-up may read: usable ones and refutations, none with a stale template digest."""
 
     def candidates(
         self, problem_key: str, *, arch: str, template_digests: Mapping[str, str]
@@ -89,7 +89,7 @@ class LayeredRecords:
 
 
 def rank(layers: Iterable[Iterable[TrialRecord]], *, device_name: str | None) -> list[TrialRecord]:
-    """Order the usable records of one problem and arch, one for each config.
+    """Order the usable records of one problem and arch, one for each config that no play-off refuted.
 
     In this order: measured before predicted; this device's name before others of the arch; earlier layer; newer
     measuring protocol; then the median. Within a study, play-off medians stand before all others, so a config that was
@@ -97,8 +97,13 @@ def rank(layers: Iterable[Iterable[TrialRecord]], *, device_name: str | None) ->
     Ties break by config digest.
     """
     footings: dict[tuple[bool, bool, int, int], dict[str, list[TrialRecord]]] = defaultdict(lambda: defaultdict(list))
-    for layer, records in enumerate(layers):
+    known = [list(records) for records in layers]
+    refutations = (record for records in known for record in records if is_refutation(record))
+    refuted = set().union(*map(_subjects, refutations))
+    for layer, records in enumerate(known):
         for record in records:
+            if not is_usable(record) or (refuted and not refuted.isdisjoint(_subjects(record))):
+                continue
             elsewhere = device_name is not None and record.device_name != device_name
             footings[record.predicted, elsewhere, layer, -record.protocol_version][record.study].append(record)
     ordered: dict[tuple[str, str], TrialRecord] = {}
@@ -113,7 +118,7 @@ def best_of_each(records: Iterable[TrialRecord], keep: int) -> Iterator[TrialRec
     """The best `keep` records of every problem on every device: what is worth shipping, what gc() spares."""
     places: dict[tuple[str, str, str], list[TrialRecord]] = defaultdict(list)
     for record in records:
-        if is_usable(record):
+        if is_usable(record) or is_refutation(record):
             places[record.problem_key, record.device_name, record.arch].append(record)
     for _, group in sorted(places.items()):
         yield from rank([group], device_name=None)[:keep]
@@ -122,6 +127,11 @@ def best_of_each(records: Iterable[TrialRecord], keep: int) -> Iterator[TrialRec
 def is_usable(record: TrialRecord) -> bool:
     """A look-up may return it, as far as the record itself says."""
     return record.outcome == "ok" and record.median_us is not None
+
+
+def is_refutation(record: TrialRecord) -> bool:
+    """Its play-off found the config wrong, whatever the search had estimated before."""
+    return record.play_off and record.outcome != "ok"
 
 
 def kind_of(problem: ConvProblem) -> str:
@@ -140,6 +150,16 @@ def distance(one: ConvProblem, other: ConvProblem) -> float:
     total = sum(abs(math.log2(getattr(one, name) / getattr(other, name))) for name in once)
     total += 2 * sum(abs(math.log2(getattr(one, name) / getattr(other, name))) for name in twice)
     return total + 0.5 * (one.epilogue != other.epilogue)
+
+
+def _subjects(record: TrialRecord) -> set[tuple[object, ...]]:
+    """What a verdict is about: the config under these templates, and its machine code whatever config it came from.
+
+    The emulator's word on a predicted record says nothing about a measured one.
+    """
+    place = (record.device_name, record.predicted)
+    config = (*place, record.family, record.config_digest, record.template_digest)
+    return {config, (*place, record.cubin_sha256)} if record.cubin_sha256 else {config}
 
 
 def _layer(problem: ConvProblem) -> str:

@@ -6,7 +6,7 @@ from functools import cached_property
 from pathlib import Path
 
 from im2wingen.db.exchange import read_export
-from im2wingen.db.look_up import is_usable, kind_of
+from im2wingen.db.look_up import is_refutation, is_usable, kind_of
 from im2wingen.db.records import TrialRecord
 from im2wingen.problem import ConvProblem
 from im2wingen.render import data_folder
@@ -24,12 +24,12 @@ class ShippedRecords:
         found: dict[str, list[TrialRecord]] = defaultdict(list)
         for path in sorted(folder.glob("*.jsonl")):
             for record in read_export(path):
-                if is_usable(record):
+                if is_usable(record) or is_refutation(record):
                     found[record.problem_key].append(record)
         return dict(found)
 
     def candidates(self, problem_key: str, *, arch: str, template_digests: Mapping[str, str]) -> Sequence[TrialRecord]:
-        """The usable records of the problem; UsageError names a file, line and field that is wrong."""
+        """What look-ups need of the problem; UsageError names a file, line and field that is wrong."""
         return [
             record
             for record in self._by_problem.get(problem_key, ())

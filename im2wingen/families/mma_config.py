@@ -92,6 +92,11 @@ class MmaGeometry:
         return 1 if self.run_order else filter_taps(self.problem, self.config.window_order)[0]
 
     @property
+    def filter_elements(self) -> int:
+        """Elements of one filter as the kernel reads it, channels padded."""
+        return self.taps * self.channels
+
+    @property
     def chunk_slices(self) -> int:
         return ceil_div(self.taps * self.config.patch_k, self.config.block_k)
 

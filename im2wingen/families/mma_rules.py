@@ -19,10 +19,11 @@ def unsupported(problem: ConvProblem, target: Target) -> str | None:
         return f"needs sm_80 or later, the target is {target.arch}"
     if max(problem.stride_h, problem.stride_w) > MAX_STRIDE:
         return f"strides above {MAX_STRIDE} are not supported"
-    padded_image = problem.c * problem.padded_h * problem.padded_w
-    padded_filter = problem.r * problem.s * round_up(problem.c, unit_elements(problem))
-    if max(padded_image, padded_filter, problem.k * problem.p * problem.q) >= 2**31:
-        return "one image, with its padding, or one filter has 2^31 elements or more"
+    # offsets within an image, and within the filters of a CTA, are 32-bit
+    if max(problem.c * problem.padded_h * problem.padded_w, problem.k * problem.p * problem.q) >= 2**31:
+        return "one image, with its padding, has 2^31 elements or more"
+    if problem.r * problem.s * round_up(problem.c, unit_elements(problem)) >= 2**26:
+        return "one filter has 2^26 elements or more"
     return None
 
 
@@ -54,6 +55,12 @@ RULES = (
     Rule(
         sentence="warp_n exceeds K by less than 16",
         holds=lambda problem, target, config: config.warp_n < problem.k + 16,
+    ),
+    Rule(
+        sentence="the filters of a CTA have fewer than 2^31 elements",
+        holds=lambda problem, target, config: (
+            config.block_n * MmaGeometry(problem=problem, config=config).filter_elements < 2**31
+        ),
     ),
     Rule(
         sentence="accumulators and fragments of a thread fit its registers",

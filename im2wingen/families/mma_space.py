@@ -68,7 +68,7 @@ def suggest(problem: ConvProblem, target: Target, choose: Choose) -> MmaConfig:
     patch_k = padded_channels(problem, order)
     if by_rows:
         patch_k = _choose_of(choose, "patch_k", _patches_that_fit(problem, target, tile))
-    blocks = [m * unit for m in ((2, 4, 8) if order == "run" else (4, 8))]
+    blocks = [m * unit for m in ((2, 4, 8) if order == "run" else (4, 8, 16))]
     if by_rows and patch_k < channels:  # whole slices
         blocks = [b for b in blocks if patch_k % b == 0] or [2 * unit if patch_k % (2 * unit) == 0 else blocks[0]]
     block_k = _choose_of(choose, "block_k", blocks)

@@ -3,16 +3,17 @@
 import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal
 
 from im2wingen.cost_model import estimate_us
-from im2wingen.db.look_up import Neighbour
+from im2wingen.db.look_up import LayeredRecords
 from im2wingen.db.records import TrialRecord
-from im2wingen.errors import UnsupportedError, UsageError
-from im2wingen.families import families_for, family_named
+from im2wingen.errors import UsageError
+from im2wingen.families import families_for
 from im2wingen.families.base import Config, Family, Plan
+from im2wingen.nvrtc import nvrtc_version
 from im2wingen.problem import ConvProblem
-from im2wingen.render import Source, render, sources_digest, template_digest
+from im2wingen.render import Source, plan_sources, sources_digest, template_digests
 from im2wingen.target import Target
 
 log = logging.getLogger(__name__)
@@ -20,30 +21,6 @@ log = logging.getLogger(__name__)
 Level = Literal["exact", "batch", "shape", "default"]
 _RECORDS = 8  # of the problem itself that are looked at before the next level
 _NEIGHBOURS = 16
-
-
-class Records(Protocol):
-    """The two questions that a look-up asks; the tuning database with the shipped records answers them."""
-
-    def best(
-        self,
-        problem_key: str,
-        *,
-        arch: str,
-        device_name: str | None = None,
-        template_digests: Mapping[str, str],
-        limit: int = 1,
-    ) -> list[TrialRecord]: ...
-
-    def near(
-        self,
-        problem: ConvProblem,
-        *,
-        arch: str,
-        device_name: str | None = None,
-        template_digests: Mapping[str, str],
-        limit: int = 5,
-    ) -> list[Neighbour]: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,16 +37,17 @@ class Choice:
 
     @property
     def recorded_sha256(self) -> tuple[str, ...]:
-        """The cubins that the record vouches for; empty where it vouches for none of this problem's."""
-        if self.record is None or self.level != "exact" or len(self.record.cubin_sha256) != len(self.sources):
+        """The cubins that the record vouches for; empty where it can't: another problem, or another NVRTC's cubins."""
+        record = self.record
+        if record is None or self.level != "exact" or record.nvrtc_version != nvrtc_version():
             return ()
-        return self.record.cubin_sha256
+        return record.cubin_sha256 if len(record.cubin_sha256) == len(self.sources) else ()
 
 
 def choose(
     problem: ConvProblem,
     target: Target,
-    records: Records | None,
+    records: LayeredRecords,
     *,
     device_name: str | None = None,
     family: str | None = None,
@@ -80,37 +58,18 @@ def choose(
     of today and, at level exact, so must the rendered source. `family` restricts the choice. Raises UnsupportedError
     with the reason of each family, UsageError for an unknown family.
     """
-    able = _able_families(problem, target, family)
-    if records is not None:
-        for choice in _stored(problem, target, records, able, device_name):
-            return choice
+    names = None if family is None else [family]
+    able = {one.name: one for one in families_for(problem, target, names)}
+    for choice in _stored(problem, target, records, able, device_name):
+        return choice
     return _default(problem, target, able)
 
 
-def plan_sources(plan: Plan) -> tuple[Source, ...]:
-    """The rendered kernels of a plan, one a launch."""
-    return tuple(render(launch) for launch in plan.launches)
-
-
-def template_digests(families: Mapping[str, Family]) -> dict[str, str]:
-    """Each family's template digest of today: what a look-up lets through."""
-    return {name: template_digest(family.templates) for name, family in families.items()}
-
-
-def _able_families(problem: ConvProblem, target: Target, name: str | None) -> dict[str, Family]:
-    if name is None:
-        return {family.name: family for family in families_for(problem, target)}
-    family = family_named(name)
-    if (reason := family.unsupported(problem, target)) is not None:
-        raise UnsupportedError(problem.key, {name: reason})
-    return {name: family}
-
-
 def _stored(
-    problem: ConvProblem, target: Target, records: Records, able: Mapping[str, Family], device_name: str | None
+    problem: ConvProblem, target: Target, records: LayeredRecords, able: Mapping[str, Family], device_name: str | None
 ) -> Iterator[Choice]:
     """Usable choices from the database, best first; asked for lazily, level by level."""
-    digests = template_digests(able)
+    digests = template_digests(able.values())
     for record in records.best(
         problem.key, arch=target.arch, device_name=device_name, template_digests=digests, limit=_RECORDS
     ):

@@ -4,7 +4,7 @@ import logging
 
 from im2wingen.cache import CubinCache
 from im2wingen.errors import CacheError, NotStoredError
-from im2wingen.nvrtc import Cubin, compile_cubin
+from im2wingen.nvrtc import Cubin
 from im2wingen.render import Source
 from im2wingen.runtime.choice import Choice
 from im2wingen.runtime.provenance import Origin
@@ -26,19 +26,9 @@ def obtain_cubins(
     for source, sha256 in zip(choice.sources, recorded, strict=True):
         cubin = _from_cache(cache, source, arch, sha256, strict=not may_compile)
         if cubin is None:
-            cubin, origin = compile_cubin(source, arch), "compiled"
-            _keep(cache, source, cubin)
+            cubin, origin = cache.compile(source, arch), "compiled"
         cubins.append(cubin)
     return tuple(cubins), origin
-
-
-def cached_or_compiled(source: Source, arch: str, cache: CubinCache) -> Cubin:
-    """The cubin of one source, whatever any record says of it; CompileError."""
-    cubin = _from_cache(cache, source, arch, None, strict=False)
-    if cubin is None:
-        cubin = compile_cubin(source, arch)
-        _keep(cache, source, cubin)
-    return cubin
 
 
 def _from_cache(cache: CubinCache, source: Source, arch: str, sha256: str | None, *, strict: bool) -> Cubin | None:
@@ -57,10 +47,3 @@ def _from_cache(cache: CubinCache, source: Source, arch: str, sha256: str | None
         raise NotStoredError(f"{sentence}, and mode frozen never compiles; load it once in mode cache")
     log.info("%s; compiling", sentence)
     return None
-
-
-def _keep(cache: CubinCache, source: Source, cubin: Cubin) -> None:
-    try:
-        cache.put(source, cubin)
-    except CacheError as error:
-        log.warning("%s; the kernel is used without being kept", error)

@@ -1,6 +1,5 @@
 """One config on its way through a tuning run: its kernels, what forbids to run them, and its record."""
 
-import hashlib
 from collections.abc import Hashable
 from dataclasses import dataclass
 
@@ -10,7 +9,7 @@ from im2wingen.families.base import Family, Plan
 from im2wingen.nvrtc import Cubin, nvrtc_version
 from im2wingen.outcome import Candidate, Evaluation, Outcome
 from im2wingen.problem import ConvProblem
-from im2wingen.render import Source, render, template_digest
+from im2wingen.render import Source, plan_sources, sources_digest, template_digest
 from im2wingen.target import Target
 from im2wingen.tuning.study import Pick
 
@@ -52,8 +51,7 @@ class Compiled:
 def rendered(problem: ConvProblem, target: Target, number: int, pick: Pick) -> Attempt:
     """Plan and render a pick."""
     plan = pick.family.plan(problem, target, pick.config)
-    sources = tuple(render(launch) for launch in plan.launches)
-    return Attempt(number=number, pick=pick, plan=plan, sources=sources)
+    return Attempt(number=number, pick=pick, plan=plan, sources=plan_sources(plan))
 
 
 def forbidden(compiled: Compiled, target: Target) -> Evaluation | None:
@@ -108,7 +106,6 @@ class RecordMaker:
         """The attempt's record; without `cubins` where they weren't compiled."""
         family, config, plan = attempt.pick.family, attempt.pick.config, attempt.plan
         timing, error = evaluation.timing, evaluation.error
-        digests = "\0".join(source.digest for source in attempt.sources)
         smem_bytes = [
             launch.smem_bytes + cubin.smem_bytes for launch, cubin in zip(plan.launches, cubins, strict=False)
         ]
@@ -118,7 +115,7 @@ class RecordMaker:
             config=config.to_dict(),
             config_digest=config.digest(),
             template_digest=template_digest(family.templates),
-            source_digest=hashlib.sha256(digests.encode()).hexdigest(),
+            source_digest=sources_digest(attempt.sources),
             outcome=evaluation.outcome,
             reason=evaluation.reason[:_MAX_REASON],
             device_name=self.target.name,

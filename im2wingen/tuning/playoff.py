@@ -1,7 +1,7 @@
 """The end of a tuning run: its best meet side by side, so that no drift of clocks decides."""
 
 import logging
-from collections.abc import Callable, Collection, Hashable
+from collections.abc import Collection, Hashable
 from dataclasses import replace
 
 from im2wingen.db import TrialRecord
@@ -18,17 +18,13 @@ FINALISTS = 5
 
 
 def play_off(
-    standings: Standings,
-    defaults: Collection[Identity],
-    executor: Executor,
-    maker: RecordMaker,
-    *,
-    report: Callable[[TrialRecord], None],
+    standings: Standings, defaults: Collection[Identity], executor: Executor, maker: RecordMaker
 ) -> list[TrialRecord]:
     """Measure the best configs of different kernels against each other; their records, the winner first.
 
     The default config of the leader's family, where it ran, takes part, so that the gain over it is measured side by
-    side too. Empty where nobody could be measured; the search's own times stand then.
+    side too. A config that turned out to be wrong comes last, with its outcome. Empty where nobody could be measured;
+    the search's own times stand then.
     """
     finalists = _finalists(standings, defaults, executor, maker)
     if not finalists:
@@ -43,9 +39,7 @@ def play_off(
         if evaluation is not None:
             evaluation = _with_error(evaluation, contender.record)
             records.append(maker.record(compiled.attempt, evaluation, compiled.cubins, play_off=True))
-            report(records[-1])
-    timed = [record for record in records if record.outcome == Outcome.OK]
-    return sorted(timed, key=lambda record: (record.median_us, record.config_digest))
+    return sorted(records, key=lambda r: (r.outcome != Outcome.OK, r.median_us or 0.0, r.config_digest))
 
 
 def _finalists(

@@ -10,7 +10,7 @@ from im2wingen.db import LayeredRecords, TrialRecord
 from im2wingen.errors import UsageError
 from im2wingen.families.base import Config, Family
 from im2wingen.problem import ConvProblem
-from im2wingen.render import template_digest
+from im2wingen.render import template_digests
 from im2wingen.target import Target
 
 log = logging.getLogger(__name__)
@@ -35,7 +35,7 @@ def stored_configs(
 ) -> Iterator[tuple[Family, Config]]:
     """The best configs stored for the problem itself, then those of the nearest other problems, whatever device."""
     by_name = {family.name: family for family in families}
-    digests = {family.name: template_digest(family.templates) for family in families}
+    digests = template_digests(families)
     found = records.best(
         problem.key, arch=target.arch, device_name=target.name, template_digests=digests, limit=_STORED
     )

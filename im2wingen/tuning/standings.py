@@ -42,6 +42,12 @@ class Standings:
         self._timed[record.family, record.config_digest] = record
         return True
 
+    def refute(self, record: TrialRecord) -> None:
+        """Forget all times of a record's config: a play-off found it wrong."""
+        identity = (record.family, record.config_digest)
+        self._contenders = [contender for contender in self._contenders if contender.pick.identity != identity]
+        self._timed.pop(identity, None)
+
     @property
     def best(self) -> Contender | None:
         return min(self._contenders, key=lambda contender: contender.rank, default=None)

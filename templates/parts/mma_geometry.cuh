@@ -67,6 +67,7 @@ constexpr int A_ELEMENTS = A_BUFFERS * A_STAGE, B_ELEMENTS = NUM_STAGES * B_STAG
 constexpr int OUT_PITCH = (kOutputChannelsLast ? BLOCK_N : BLOCK_M) + UNIT;  // of the output tile, in y's order
 constexpr int RUN_WORDS = kRunOrder ? ITERATIONS * BLOCK_K / WORD : 0;  // of the K axis
 static_assert(A_ELEMENTS + B_ELEMENTS < (1 << 20), "offsets into shared memory are small");
+static_assert(int64_t(BLOCK_N) * TAPS * CHANNELS < int64_t(1) << 31, "offsets within the CTA's filters are 32-bit");
 
 struct Smem {
   Element* zero;  // one unit of zeros: A beyond the last tap

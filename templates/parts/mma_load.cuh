@@ -178,8 +178,9 @@ __device__ __forceinline__ void copy_patch(Element* patch, const Element* x, Ori
   }
 }
 
-// The share of a slice in copying the next chunk's patch: as copy_patch, but a few copies for each of the chunk's slices,
-// issued between products. The first NUM_STAGES - 1 slices have no share: the buffer is still read while they are copied.
+// The share of a slice in copying the next chunk's patch: as copy_patch, but a few copies for each of the chunk's
+// slices, issued between products. The first NUM_STAGES - 1 slices have no share: the buffer is still read while they
+// are copied.
 struct PatchShare {
   static constexpr int WARPS = THREADS / 32, ROWS = TILE_N * RowCopy::ROWS, WARP_ROWS = (ROWS + WARPS - 1) / WARPS;
   static constexpr int COPIES = (RowCopy::ROW_COPIES + 31) / 32 * WARP_ROWS;  // of a thread, for the whole patch
@@ -303,7 +304,7 @@ struct FilterLoader {
     for (int row = 0; row < BLOCK_N; row += kRowStride) {
       if (BLOCK_N % kRowStride != 0 && row + int(threadIdx.x) / ROW_UNITS >= BLOCK_N) break;
       const bool valid = inside && (K % BLOCK_N == 0 || k + row < K);
-      const Element* at = valid ? from + offset + int64_t(row) * (TAPS * CHANNELS) : filter;
+      const Element* at = valid ? from + offset + row * (TAPS * CHANNELS) : filter;
       ptx::cp_async_cg_16_if(wanted, to + row * B_PITCH, at, valid);
     }
   }

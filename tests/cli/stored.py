@@ -3,8 +3,7 @@
 from im2wingen import ConvProblem
 from im2wingen.db import TrialRecord
 from im2wingen.families import FAMILIES
-from im2wingen.render import sources_digest, template_digest
-from im2wingen.runtime.choice import plan_sources
+from im2wingen.render import plan_sources, sources_digest, template_digest
 from im2wingen.target import preset
 
 TARGET = preset("sm_90a")

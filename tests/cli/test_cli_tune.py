@@ -153,7 +153,7 @@ def test_display_on_a_terminal():
 def test_an_interrupted_run_starts_no_further_problem(cli, monkeypatch):
     begun = []
 
-    def fake(problem, target, output, **options):
+    def fake(problem, target, shown_target, output, **options):
         begun.append(problem)
         return TuneResult(
             problem=problem, target=target, study="s", best=None, default=None, trials=0, restored=0, illegal_picks=0,
@@ -163,3 +163,10 @@ def test_an_interrupted_run_starts_no_further_problem(cli, monkeypatch):
     monkeypatch.setattr("im2wingen.cli.tune._tuned", fake)
     ran = cli("tune", "im2win", "--arch", "sm_80", "--json")
     assert (ran.code, len(begun), len(ran.document["results"])) == (0, 1, 1)
+
+
+def test_no_problem_is_tuned_where_one_of_them_is_not_supported(cli, monkeypatch):
+    monkeypatch.setattr("im2wingen.cli.tune._tuned", lambda *arguments, **options: pytest.fail("it was begun"))
+    ran = cli("tune", "cv5", "n1c8h8w8k8r3s3g2", "--arch", "sm_80")
+    assert ran.code == 3
+    assert "n1c8h8w8k8r3s3g2" in ran.err

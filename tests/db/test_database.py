@@ -17,7 +17,8 @@ def database():
 
 
 def best(database, key=PROBLEM.key, **changes):
-    return database.best(key, **{"arch": ARCH, "device_name": H200, "template_digests": DIGEST, "limit": 9, **changes})
+    question = {"arch": ARCH, "device_name": H200, "template_digests": DIGEST, "limit": 9}
+    return LayeredRecords((database,)).best(key, **question | changes)
 
 
 @pytest.mark.parametrize("outcome", list(Outcome))
@@ -98,7 +99,7 @@ def test_best_returns_no_failures_no_stale_rows_and_no_other_problem(database):
 def test_near_returns_no_problem_without_usable_records(database):
     one, two = (ConvProblem.parse("cv9", batch=batch).key for batch in (1, 2))
     database.record_all([a_record(problem_key=one), a_record(problem_key=two, template_digest="00" * 32)])
-    found = database.near(PROBLEM, arch=ARCH, device_name=H200, template_digests=DIGEST)
+    found = LayeredRecords((database,)).near(PROBLEM, arch=ARCH, device_name=H200, template_digests=DIGEST)
     assert [(n.level, n.record.problem_key) for n in found] == [("batch", one)]
 
 
@@ -196,4 +197,4 @@ def test_serving_reads_the_users_database_then_the_shipped_records(tmp_path):
     layered = open_records(url)
     assert isinstance(layered, LayeredRecords)
     assert [type(source) for source in layered.sources] == [TuningDatabase, ShippedRecords]
-    assert best(layered) == [a_record()]
+    assert layered.best(PROBLEM.key, arch=ARCH, template_digests=DIGEST) == [a_record()]

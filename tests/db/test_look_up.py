@@ -155,3 +155,17 @@ def test_best_of_each_place():
         of("cv1", 5),
     ]
     assert [r.config["block_m"] for r in best_of_each(records, 1)] == [5, 3, 2]
+
+
+def test_what_a_play_off_refuted_is_not_ranked():
+    estimate = {"predicted": True, "driver_version": "", "protocol_version": 0}
+    verdict = a_record(1, **estimate, study="b", play_off=True, outcome=Outcome.WRONG_RESULT, median_us=None)
+    fast = a_record(1, **estimate, study="a", median_us=1.0)
+    other = a_record(2, **estimate, cubin_sha256=("d1" * 32,))
+    assert order(fast, other, verdict) == [2]
+    assert order(replace(fast, cubin_sha256=()), other, verdict) == [2]  # imported
+    assert order(a_record(3, **estimate, median_us=1.0), other, verdict) == [2]  # the same machine code
+    # the config under other templates, and a device's own measurement, are another matter
+    assert order(replace(fast, template_digest="0" * 64, cubin_sha256=("d2" * 32,)), verdict) == [1]
+    assert order(a_record(1, median_us=9.0), fast, verdict) == [1]
+    assert [r.config["block_m"] for r in best_of_each([fast, verdict, other], 5)] == [2]

@@ -61,6 +61,16 @@ def test_families_that_can(precision: str, names: list[str]) -> None:
     assert [family.name for family in families_for(problem, TARGET)] == names
 
 
+def test_families_asked_for_by_name() -> None:
+    problem = ConvProblem.parse("cv5", precision="fp16")
+    assert [family.name for family in families_for(problem, TARGET, ["simt", "mma", "mma"])] == ["mma"]
+    with pytest.raises(UnsupportedError) as caught:
+        families_for(problem, TARGET, ["simt"])
+    assert set(caught.value.reasons) == {"simt"}
+    with pytest.raises(UsageError, match="family is 'three'"):
+        families_for(problem, TARGET, ["mma", "three"])
+
+
 def test_no_family_gives_every_reason() -> None:
     problem = ConvProblem.parse("n1c4h4w4k4r1s1g2")
     with pytest.raises(UnsupportedError) as caught:

@@ -100,6 +100,26 @@ def test_what_would_be_undefined_behaviour_does_not_compile(way: str, broken: di
         compile_ptx(convolution(problem, config), "sm_80")
 
 
+def test_filters_beyond_32_bit_offsets_do_not_compile() -> None:
+    problem = ConvProblem.parse("n1c8192h32w32k256r32s32")  # 2^23 elements a filter
+    config = replace(config_of(problem, "tap"), warps_n=2, warp_n=128)
+    assert "the filters of a CTA have fewer than 2^31 elements" in MMA.broken_rules(problem, TARGET, config)
+    with pytest.raises(CompileError, match="offsets within the CTA's filters are 32-bit"):
+        compile_ptx(convolution(problem, config), "sm_80")
+
+
+@pytest.mark.parametrize(
+    ("shape", "words"),
+    [
+        # x is small, but a tap lies 2^32 elements below the top of the padding
+        ("n1c16384h1w8k16r2s1pad32768,0,0,0dil32768x1", "one image, with its padding, has 2^31 elements or more"),
+        ("n1c16384h64w64k16r64s64", "one filter has 2^26 elements or more"),
+    ],
+)
+def test_what_32_bit_offsets_cannot_reach_is_not_supported(shape: str, words: str) -> None:
+    assert MMA.unsupported(ConvProblem.parse(shape), TARGET) == words
+
+
 @pytest.mark.parametrize(
     ("shape", "layout", "words"),
     [

@@ -70,6 +70,7 @@ def test_says_why_it_cannot() -> None:
     grouped = ConvProblem.parse("n1c4h4w4k4r1s1g2", precision="fp32")
     assert "groups" in (SIMT.unsupported(grouped, TARGET) or "")
     assert "fp16" in (SIMT.unsupported(problem_of("cv1").parse("cv1"), TARGET) or "")
+    assert "2^30 elements" in (SIMT.unsupported(problem_of("n1c1024h2w2k1r1s1pad1023"), TARGET) or "")
     assert SIMT.unsupported(problem_of("cv1"), TARGET) is None
 
 

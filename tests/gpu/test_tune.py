@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from im2wingen.db import TuningDatabase
+from im2wingen.db import LayeredRecords, TuningDatabase
 from im2wingen.families import FAMILIES
 from im2wingen.problem import ConvProblem
 from im2wingen.render import template_digest
@@ -41,7 +41,8 @@ def test_a_small_layer_end_to_end(tmp_path: Path, shape: str, precision: str, la
         assert len(trials) == result.trials == 24
         assert not [record for record in trials if record.outcome in ("wrong_result", "illegal_access")]
         device = result.target.name
-        stored = database.best(problem.key, arch=result.target.arch, device_name=device, template_digests=digests)
+        records = LayeredRecords((database,))
+        stored = records.best(problem.key, arch=result.target.arch, device_name=device, template_digests=digests)
         assert stored == [best]
 
         more = tune(problem, db=database, time_budget_s=60, max_trials=6, resume=True)

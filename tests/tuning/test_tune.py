@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tuning_fakes import ONE, PROBLEM, TARGET, TWO, FakeConfig, FakeExecutor, fake_cubins, time_us, timed
 
-from im2wingen.db import TrialRecord, TuningDatabase
+from im2wingen.db import LayeredRecords, TrialRecord, TuningDatabase
 from im2wingen.errors import CompileError, CompileTimeoutError, Im2wingenError, UnsupportedError, UsageError
 from im2wingen.nvrtc import Cubin
 from im2wingen.outcome import Candidate, Evaluation, Outcome
@@ -65,7 +65,7 @@ def test_it_finds_the_best_and_states_the_gain(database: TuningDatabase) -> None
     assert result.best.play_off
     assert result.default.play_off
     assert result.gain == pytest.approx(194 / 100)
-    stored = database.best(
+    stored = LayeredRecords((database,)).best(
         PROBLEM.key, arch="sm_90a", template_digests={"one": template_digest(ONE.templates)}
     )  # fmt: skip
     assert stored == [result.best]
@@ -322,3 +322,50 @@ def test_bad_arguments_are_named(database: TuningDatabase) -> None:
         pytest.raises(UsageError, match="read-only"),
     ):
         tune(PROBLEM, executor=FakeExecutor(), db=closed)
+
+
+def wrong(candidate: Candidate) -> Evaluation:
+    return Evaluation(outcome=Outcome.WRONG_RESULT, reason="it is wrong")
+
+
+def test_a_config_that_the_play_off_found_wrong_never_wins(database: TuningDatabase) -> None:
+    executor = FakeExecutor(referee=wrong)
+    digests = {"one": template_digest(ONE.templates), "two": template_digest(TWO.templates)}
+    for resume in (False, True):
+        before = len(executor.finalists)
+        result = run(executor, database, trials=20, resume=resume)
+        refuted = {(f.candidate.family, f.candidate.config_digest) for f in executor.finalists}
+        assert len(executor.finalists) - before in (5, 6)
+        assert len(refuted) == len(executor.finalists)  # on resume they are not finalists again
+        assert result.best is not None
+        assert (result.best.family, result.best.config_digest) not in refuted
+        stored = LayeredRecords((database,)).best(PROBLEM.key, arch="sm_90a", template_digests=digests, limit=100)
+        assert stored
+        assert not {(record.family, record.config_digest) for record in stored} & refuted
+        images = {(f.cubins[0].sha256,) for f in executor.finalists}
+        assert not {record.cubin_sha256 for record in stored} & images
+
+
+def test_half_a_play_off_is_never_stored(database: TuningDatabase) -> None:
+    """Ctrl-C while the records of the play-off go out: those that are missing could be the winner's."""
+
+    def interrupt(progress: TuneProgress) -> None:
+        if progress.last is not None and progress.last.play_off:
+            raise KeyboardInterrupt
+
+    executor = FakeExecutor(referee=lambda candidate: timed(1000.0 - time_us(candidate)))
+    result = run(executor, database, trials=20, on_progress=interrupt)
+    assert result.stopped_by == "interrupted"
+    played = [record for record in database.trials(result.study) if record.play_off]
+    assert len(played) == len(executor.finalists)
+    assert result.best == min(played, key=lambda record: record.median_us or 0.0)
+
+
+def test_resumed_trials_get_numbers_that_no_other_family_has(database: TuningDatabase) -> None:
+    """A run with one family alone goes on with the study of both: the other family's numbers are taken too."""
+    first = run(FakeExecutor(), database, trials=12)
+    assert searched(database, first)[-1].trial == 11
+    second = run(FakeExecutor(), database, trials=5, resume=True, families=["two"])
+    assert second.study == first.study
+    assert second.restored < 12
+    assert [record.trial for record in searched(database, second)] == list(range(17))
