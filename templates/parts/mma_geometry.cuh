@@ -15,7 +15,7 @@ constexpr int FRAGS_M = WARP_M / 16, FRAGS_N = WARP_N / 8;  // of a warp's tile:
 // ---- what the parameters must obey ----
 static_assert(BLOCK_K % STEP_K == 0 && PATCH_K % UNIT == 0 && CHANNELS % UNIT == 0, "K is cut in whole units");
 static_assert(STEPS % WARPS_K == 0, "the warps of a tile take turns in a slice");
-static_assert(FRAGMENT_STAGES == 1 || (WARP_STEPS % 2 == 0 && NUM_STAGES > 1), "two sets of fragments take turns");
+static_assert(kFragmentStages == 1 || (WARP_STEPS % 2 == 0 && kNumStages > 1), "two sets of fragments take turns");
 static_assert(WARP_M % 16 == 0 && WARP_N % 16 == 0, "a warp's tile is whole fragments");
 static_assert(TILE_PIXELS <= BLOCK_M, "the pixel tile must fit BLOCK_M");
 static_assert(CHUNKS == 1 ? PATCH_K == CHANNELS : kSliceInTap && kOrder == ROW, "chunks are cut in row order, by taps");
@@ -23,7 +23,7 @@ static_assert(kStaging == WINDOW || kOrder == (kStaging == TAP ? ROW : COLUMN),
               "tap is in row, explicit in column order");
 static_assert(!kSpreadCopies || (kStaging == WINDOW && kOrder == ROW && kInputChannelsLast && COPY_BYTES >= 4),
               "only asynchronous copies of a row-order patch are spread");
-static_assert(!kSpreadCopies || (CHUNKS > 1 && NUM_STAGES > 1 && CHUNK_SLICES > NUM_STAGES),
+static_assert(!kSpreadCopies || (CHUNKS > 1 && kNumStages > 1 && CHUNK_SLICES > kNumStages),
               "copies are spread over the slices of the chunk before");
 static_assert(!kRunOrder || (kStaging == WINDOW && kInputChannelsLast && DILATION_W == 1), "a run is contiguous in x");
 static_assert(!kRunOrder || STRIDE_W * C * sizeof(Element) % 4 == 0, "a pixel of a run begins at a 4-byte word");
@@ -60,10 +60,10 @@ constexpr int A_STAGE = kStaging != WINDOW ? BLOCK_M * A_PITCH
                         : kRunOrder        ? (TILE_N * PATCH_H * RUN_ROW + UNIT - 1) / UNIT * UNIT
                                            : TILE_N * PATCH_IMAGE * A_PITCH;
 // A patch buffer is free again when its chunk's slices are over. It is written again with a slice that is copied
-// NUM_STAGES - 1 slices ahead: so many slices must lie between.
-constexpr int kWantedPatches = 1 + (NUM_STAGES - 1 + CHUNK_SLICES - 1) / CHUNK_SLICES;
-constexpr int A_BUFFERS = kStaging != WINDOW ? NUM_STAGES : kWantedPatches < CHUNKS ? kWantedPatches : CHUNKS;
-constexpr int A_ELEMENTS = A_BUFFERS * A_STAGE, B_ELEMENTS = NUM_STAGES * B_STAGE;
+// kNumStages - 1 slices ahead: so many slices must lie between.
+constexpr int kWantedPatches = 1 + (kNumStages - 1 + CHUNK_SLICES - 1) / CHUNK_SLICES;
+constexpr int A_BUFFERS = kStaging != WINDOW ? kNumStages : kWantedPatches < CHUNKS ? kWantedPatches : CHUNKS;
+constexpr int A_ELEMENTS = A_BUFFERS * A_STAGE, B_ELEMENTS = kNumStages * B_STAGE;
 constexpr int OUT_PITCH = (kOutputChannelsLast ? BLOCK_N : BLOCK_M) + UNIT;  // of the output tile, in y's order
 constexpr int RUN_WORDS = kRunOrder ? ITERATIONS * BLOCK_K / WORD : 0;  // of the K axis
 static_assert(A_ELEMENTS + B_ELEMENTS < (1 << 20), "offsets into shared memory are small");
@@ -73,7 +73,7 @@ struct Smem {
   Element* zero;  // one unit of zeros: A beyond the last tap
   int* runs;      // run order: where in the patch each word of the K axis lies, from a pixel's place
   Element* a;     // (A_BUFFERS, A_STAGE)
-  Element* b;     // (NUM_STAGES, BLOCK_N, B_PITCH)
+  Element* b;     // (kNumStages, BLOCK_N, B_PITCH)
 };
 
 // A slice of BLOCK_K elements of the K axis, and its places in the rings of buffers.
@@ -82,7 +82,7 @@ struct Slice {
   int b_slot = 0, a_slot = 0;  // of the stages of B; of the patch buffers, or of the stages of A
 
   __device__ __forceinline__ void advance() {
-    b_slot = b_slot + 1 == NUM_STAGES ? 0 : b_slot + 1;
+    b_slot = b_slot + 1 == kNumStages ? 0 : b_slot + 1;
     if (++index == CHUNK_SLICES) {
       index = 0;
       ++chunk;

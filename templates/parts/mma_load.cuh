@@ -179,16 +179,16 @@ __device__ __forceinline__ void copy_patch(Element* patch, const Element* x, Ori
 }
 
 // The share of a slice in copying the next chunk's patch: as copy_patch, but a few copies for each of the chunk's
-// slices, issued between products. The first NUM_STAGES - 1 slices have no share: the buffer is still read while they
+// slices, issued between products. The first kNumStages - 1 slices have no share: the buffer is still read while they
 // are copied.
 struct PatchShare {
   static constexpr int WARPS = THREADS / 32, ROWS = TILE_N * RowCopy::ROWS, WARP_ROWS = (ROWS + WARPS - 1) / WARPS;
   static constexpr int COPIES = (RowCopy::ROW_COPIES + 31) / 32 * WARP_ROWS;  // of a thread, for the whole patch
-  static constexpr int SHARES = kSpreadCopies ? CHUNK_SLICES - NUM_STAGES + 1 : 1;
+  static constexpr int SHARES = kSpreadCopies ? CHUNK_SLICES - kNumStages + 1 : 1;
   static constexpr int COUNT = kSpreadCopies ? (COPIES + SHARES - 1) / SHARES : 0;
 
   __device__ __forceinline__ static void load(const Smem& smem, const Element* x, Origin origin, const Slice& slice) {
-    const int share = slice.index - (NUM_STAGES - 1), chunk = slice.chunk + 1;
+    const int share = slice.index - (kNumStages - 1), chunk = slice.chunk + 1;
     Element* patch = smem.a + slice.next_a_slot() * A_STAGE;
 #pragma unroll
     for (int i = 0; i < COUNT; ++i) {

@@ -50,8 +50,8 @@ TWO_FRAGMENTS: dict[str, Any] = {"way": "tap", "config": PIPELINE | {"fragment_s
 SHARED_TILE: dict[str, Any] = {"config": {"warps_k": 4, "steps": 4, "num_stages": 2}}
 STRIDED: dict[str, Any] = {"shape": "n1c8h9w13k16r3s3st2pad1"}
 RAGGED: dict[str, Any] = {"shape": "n2c5h9w9k20r3s3", "config": {"warps_n": 2}}
-WAIT = "ptx::cp_async_wait_group<NUM_STAGES - 2>();"
-LAX = "ptx::cp_async_wait_group<NUM_STAGES - 1>();"
+WAIT = "ptx::cp_async_wait_group<kNumStages - 2>();"
+LAX = "ptx::cp_async_wait_group<kNumStages - 1>();"
 UNIT_TAIL: dict[str, Any] = {"shape": "n1c8h9w9k16r3s3"}  # nine units of K in slices of four
 BARRIER = "__syncthreads();  // "
 
@@ -83,17 +83,17 @@ MUTANTS = {
     ),
     # ---- rings ----
     "the filter slot that is read is off by one": Mutant(
-        "*b = smem.b + slice.b_slot", "*b = smem.b + (slice.b_slot + 1) % NUM_STAGES", **TAP
+        "*b = smem.b + slice.b_slot", "*b = smem.b + (slice.b_slot + 1) % kNumStages", **TAP
     ),
     "the pixel slot that is read is off by one": Mutant(
         "*a = smem.a + slice.a_slot", "*a = smem.a + (slice.a_slot + 1) % A_BUFFERS", **TAP
     ),
-    "the ring of slices is one too short": Mutant("b_slot + 1 == NUM_STAGES", "b_slot + 2 >= NUM_STAGES", **TAP),
+    "the ring of slices is one too short": Mutant("b_slot + 1 == kNumStages", "b_slot + 2 >= kNumStages", **TAP),
     "the ring of patches is one too short": Mutant("a_slot + 1 == A_BUFFERS", "a_slot + 2 >= A_BUFFERS", **CHUNKS),
     "a patch buffer too few": Mutant("kWantedPatches = 1 +", "kWantedPatches = 0 +", **CHUNKS),
     "the next chunk's patch is not loaded": Mutant("slice.index == 0 && slice.chunk > 0", "false", **CHUNKS),
     "a share of the next patch too early": Mutant(
-        "slice.index - (NUM_STAGES - 1),", "slice.index - (NUM_STAGES - 2),", **SPREAD
+        "slice.index - (kNumStages - 1),", "slice.index - (kNumStages - 2),", **SPREAD
     ),
     "a share copied to this chunk's buffer": Mutant(
         "slice.next_a_slot() * A_STAGE", "slice.a_slot * A_STAGE", **SPREAD
@@ -119,7 +119,7 @@ MUTANTS = {
     "the row of a run is off by one": Mutant(
         "r * DILATION_H * RUN_ROW", "(r + 1) % R * DILATION_H * RUN_ROW", "run", "n1c4h9w9k16r3s3"
     ),
-    "a set of fragments is used twice": Mutant("f[step % FRAGMENT_STAGES]", "f[0]", **TWO_FRAGMENTS),
+    "a set of fragments is used twice": Mutant("f[step % kFragmentStages]", "f[0]", **TWO_FRAGMENTS),
     # ---- the window in shared memory ----
     "columns are not sorted by phase": Mutant(
         "return w % STRIDE_W * PHASE_COLUMNS + w / STRIDE_W;", "return w;", **STRIDED
