@@ -16,7 +16,7 @@ from im2wingen.families.mma_choices import (
     warp_columns,
 )
 from im2wingen.families.mma_config import MmaConfig, MmaGeometry, Staging, padded_channels, run_channels
-from im2wingen.families.mma_cost import priced, thread_registers
+from im2wingen.families.mma_cost import priced, staging_registers, thread_registers
 from im2wingen.families.mma_rules import RULES, register_limit, unsupported
 from im2wingen.families.mma_space import suggest
 from im2wingen.families.occupancy import resident_ctas, sm_cycles
@@ -39,6 +39,7 @@ def default(problem: ConvProblem, target: Target) -> MmaConfig:
         assert isinstance(config, MmaConfig)
         cycles = sum(_cycles(launch, target) for launch in plan(problem, target, config).launches)
         wanted = thread_registers(config.warp_m, config.warp_n, config.fragment_stages)
+        wanted += staging_registers(problem, config)
         spills = wanted - _SAVED > register_limit(target, config)
         # the model sees no difference in an early launch or in spread copies: without them stands
         extras = config.programmatic_launch + config.spread_copies

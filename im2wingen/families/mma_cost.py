@@ -7,8 +7,10 @@ rank configs (rank correlation 0.75 to 0.94 within a layer; 12 to 30 % off); the
 from dataclasses import replace
 
 from im2wingen.families.base import Launch
+from im2wingen.families.mma_config import MmaConfig
 from im2wingen.families.occupancy import SUSTAINED_CLOCK, resident_ctas
-from im2wingen.families.support import ceil_div, round_up
+from im2wingen.families.support import ceil_div, round_up, unit_elements
+from im2wingen.problem import ConvProblem
 from im2wingen.target import Target
 
 _LDMATRIX = 4.0  # shared memory gives 128 bytes a cycle; one ldmatrix.x4 reads 512
@@ -68,6 +70,18 @@ def priced(launch: Launch, target: Target) -> Launch:
 def thread_registers(warp_m: int, warp_n: int, fragment_stages: int) -> int:
     """What a thread takes where nothing limits it, roughly."""
     return warp_m * warp_n // 32 + fragment_stages * (warp_m + warp_n) // 4 + _OTHER_REGISTERS
+
+
+def staging_registers(problem: ConvProblem, config: MmaConfig) -> int:
+    """What a thread takes on top, roughly: to round to tf32, to read runs, to transpose NCHW, for places of pixels."""
+    registers = 48 if problem.precision == "tf32" else 0
+    registers += 24 if config.window_order == "run" else 0
+    transposes = problem.x_layout == "nchw" and config.staging != "explicit"
+    registers += 32 if transposes else 0
+    if config.staging != "window":
+        copies = ceil_div(config.block_m * config.block_k, unit_elements(problem) * config.threads)
+        registers += copies * (14 if transposes else 6)
+    return registers
 
 
 def _ctas_by_registers(values: dict[str, int], threads: int, target: Target) -> int:

@@ -66,7 +66,7 @@ __device__ __forceinline__ void gather_patch(Element* patch, const Element* x, O
     const int n = origin.n + i / PATCH_H;
     const int h = origin.p * STRIDE_H - PAD_TOP + i % PATCH_H * (kColumnOrder ? STRIDE_H : 1);
     Element* to = patch + (i / PATCH_H * PATCH_IMAGE + i % PATCH_H * PATCH_ROW) * A_PITCH;
-#pragma unroll 2
+#pragma unroll 1
     for (int j = threadIdx.x % 32; j < PATCH_W * TAP_UNITS; j += 32) {
       const int w = j % PATCH_W, unit = j / PATCH_W;
       gather_unit(to + patch_place(w) * A_PITCH + unit * UNIT, x + n * IMAGE, n < N, h, w0 + w, [&](int e) {

@@ -6,7 +6,9 @@ import pytest
 
 from im2wingen.families.mma import MMA
 from im2wingen.layers import IM2WIN_SUITE
+from im2wingen.nvrtc import compile_cubin
 from im2wingen.problem import ConvProblem
+from im2wingen.render import render
 from im2wingen.target import preset
 
 TARGET = preset("sm_90a")
@@ -40,3 +42,19 @@ def test_the_default_is_in_the_space() -> None:
     for layer in IM2WIN_SUITE:
         problem = ConvProblem.parse(layer)
         assert MMA.choices_of(problem, TARGET, MMA.default(problem, TARGET)) is not None
+
+
+@pytest.mark.parametrize(
+    ("shape", "precision", "layout"),
+    [
+        ("cv12", "tf32", "nhwc"),  # rounding to tf32 takes registers
+        ("cv3", "tf32", "nhwc"),  # runs too
+        ("cv1", "fp16", "nhwc"),
+        ("cv6", "fp16", "nchw"),  # x is transposed through registers
+        ("n7c19h31w29k23r3s5st2x1pad1,0,2,1", "fp16", "nchw"),
+    ],
+)
+def test_the_default_does_not_spill(shape: str, precision: str, layout: str) -> None:
+    problem = ConvProblem.parse(shape, precision=precision, layout=layout)
+    convolution = MMA.plan(problem, TARGET, MMA.default(problem, TARGET)).launches[-1]
+    assert compile_cubin(render(convolution), TARGET.arch).spill_bytes == 0
