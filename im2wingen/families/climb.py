@@ -1,9 +1,9 @@
 """Better configs step by step: one choice changed at a time, judged by an estimate."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
-from im2wingen.families.base import Config, Family
+from im2wingen.families.base import Choose, Config, Family
 from im2wingen.problem import ConvProblem
 from im2wingen.target import Target
 
@@ -29,22 +29,31 @@ def climb(family: Family, problem: ConvProblem, target: Target, config: C, rank:
 def variants(family: Family, problem: ConvProblem, target: Target, config: C, field: str) -> Iterator[C]:
     """The legal configs that choose `field` otherwise; where that takes another choice away, its first value stands."""
     own = _by_field(family.choices_of(problem, target, config) or {})
+    prefer_own = preferring(own)
     offered: Sequence[Any] = ()
 
-    def pick(name: str, choices: Sequence[T], /, wanted: Mapping[str, Any] = own) -> T:
+    def pick(name: str, choices: Sequence[T], /) -> T:
         nonlocal offered
         if name.partition(".")[0] == field:
             offered = choices
-        value = wanted.get(name.partition(".")[0])
-        return value if value in choices else choices[0]  # type: ignore[return-value]
+        return prefer_own(name, choices)
 
     family.suggest(problem, target, pick)
     for value in offered:
         if value != own[field]:
-            wanted = own | {field: value}
-            variant: Any = family.suggest(problem, target, lambda name, choices, /, w=wanted: pick(name, choices, w))
+            variant: Any = family.suggest(problem, target, preferring(own | {field: value}))
             if not family.broken_rules(problem, target, variant):
                 yield variant
+
+
+def preferring(wanted: Mapping[str, Any]) -> Choose:
+    """Picks a field's wanted value where it is among the choices, else the first of them."""
+
+    def pick(name: str, choices: Sequence[T], /) -> T:
+        value = wanted.get(name.partition(".")[0])
+        return cast(T, value) if value in choices else choices[0]
+
+    return pick
 
 
 def _by_field(choices: Mapping[str, Any]) -> dict[str, Any]:

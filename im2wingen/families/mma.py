@@ -1,12 +1,10 @@
 """The mma family: fp16, bf16 and tf32 on tensor cores through mma.sync, sm_80 and later."""
 
-from collections.abc import Sequence
 from functools import lru_cache
 from itertools import product
-from typing import TypeVar
 
 from im2wingen.families.base import Config, Family, Launch, Plan
-from im2wingen.families.climb import climb
+from im2wingen.families.climb import climb, preferring
 from im2wingen.families.mma_choices import (
     LARGE_TILES,
     SMALL_TILES,
@@ -25,7 +23,6 @@ from im2wingen.families.tiles import pixel_tiles
 from im2wingen.problem import ConvProblem
 from im2wingen.target import PRESETS, Target
 
-T = TypeVar("T")
 _CLIMBS = 4  # starts of the search for the default
 _SAVED, _SPILLED = 16, 1.3  # registers saved without harm, and the price that the default pays for more
 _COPIED_BYTES = 16  # a cycle and SM, by kernels that only copy
@@ -73,12 +70,7 @@ def _starts(problem: ConvProblem, target: Target) -> list[MmaConfig]:
             "staging": way if way in others else "window", "window_order": way, "warps_n,warp_n": columns,
             "tile_n,tile_p,tile_q": str(tile), "warps_m": rows,
         }  # fmt: skip
-
-        def pick(name: str, choices: Sequence[T], /, wanted: dict[str, object] = wanted) -> T:
-            value = wanted.get(name.partition(".")[0])
-            return value if value in choices else choices[0]  # type: ignore[return-value]
-
-        configs[suggest(problem, target, pick)] = None
+        configs[suggest(problem, target, preferring(wanted))] = None
     return list(configs)
 
 
