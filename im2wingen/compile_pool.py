@@ -66,7 +66,7 @@ class CompilePool:
         *,
         compile_function: CompileFunction = compile_cubin,
     ) -> None:
-        self._max_workers = workers
+        self.max_workers = workers
         self._timeout_s = timeout_s
         self._cache = cache
         self._function = pickle.dumps(compile_function)
@@ -144,7 +144,7 @@ class CompilePool:
         if job is None:
             job = self._jobs[source, arch] = _Job(source, arch)
             self._queue.append(job)
-            if len(self._queue) > self._idle and len(self._threads) < self._max_workers:
+            if len(self._queue) > self._idle and len(self._threads) < self.max_workers:
                 thread = threading.Thread(target=self._work, name="im2wingen-compile", daemon=True)
                 self._threads.append(thread)
                 thread.start()

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
-from im2wingen.cache import CubinCache
+from im2wingen.compile_pool import CompilePool
 from im2wingen.db import LayeredRecords, ShippedRecords, TrialRecord, TuningDatabase, utc_now
 from im2wingen.db.look_up import is_refutation
 from im2wingen.errors import UsageError
@@ -16,7 +16,7 @@ from im2wingen.problem import ConvProblem
 from im2wingen.settings import read_settings
 from im2wingen.target import Target
 from im2wingen.tuning.attempt import RecordMaker
-from im2wingen.tuning.executors import Executor, LocalExecutor, device_facts
+from im2wingen.tuning.executors import Executor, LocalExecutor, compiler_pool, device_facts
 from im2wingen.tuning.playoff import play_off
 from im2wingen.tuning.prediction import PredictingExecutor
 from im2wingen.tuning.progress import OnProgress, Phase, TuneProgress
@@ -65,15 +65,17 @@ def tune(
     resume: bool = False,
     db: TuningDatabase | str | None = None,
     executor: Executor | None = None,
+    pool: CompilePool | None = None,
     on_progress: OnProgress | None = None,
 ) -> TuneResult:
     """Search until `time_budget_s` of wall time (set-up included) or `max_trials` are used up, then hold a play-off.
 
-    Also ends after `patience` trials in a row without a new best, where the search space is exhausted, and at Ctrl-C,
-    which loses nothing that was measured. `target` None means the devices of these ordinals; a preset target means
-    prediction. `resume` goes on with the problem's latest study of the same device, compiler and templates. `db` is a
-    database, a path or URL, or None for the user's. With equal seeds the picks are equal as far as the order in which
-    trials end is.
+    A budget too short for the set-up is exceeded until a first config has run. Also ends after `patience` trials in a
+    row without a new best, where the search space is exhausted, and at Ctrl-C, which loses nothing that was measured.
+    `target` None means the devices of these ordinals; a preset target means prediction. `resume` goes on with the
+    problem's latest study of the same device, compiler and templates. `db` is a database, a path or URL, or None for
+    the user's. A `pool` given serves several calls and saves each the start of its compilers. With equal seeds the
+    picks are equal as far as the order in which trials end is.
 
     Compilers and device workers are fresh processes that never import the caller's script. Raises UsageError,
     UnsupportedError, NoDeviceError, DatabaseError, and our own trouble when it keeps coming.
@@ -83,7 +85,7 @@ def tune(
     _check_positive("max_trials", max_trials)
     _check_positive("patience", patience)
     with ExitStack() as stack:
-        executor = executor or _executor(problem, target, devices)
+        executor = executor or _executor(problem, target, devices, pool or stack.enter_context(compiler_pool()))
         able = families_for(problem, executor.facts.target, families)
         database = (
             db
@@ -252,14 +254,13 @@ class _Run:
         )
 
 
-def _executor(problem: ConvProblem, target: Target | None, devices: Sequence[int]) -> Executor:
-    cache = CubinCache(read_settings().cache_dir)
+def _executor(problem: ConvProblem, target: Target | None, devices: Sequence[int], pool: CompilePool) -> Executor:
     if target is not None and target.predicted:
-        return PredictingExecutor(problem, target, cache=cache)
+        return PredictingExecutor(problem, target, pool)
     facts = device_facts(devices)
     if target is not None and target != facts.target:
         raise UsageError(f"target is {target.name} ({target.arch}); the device here is {facts.target.name}")
-    return LocalExecutor(problem, facts, ordinals=devices, cache=cache)
+    return LocalExecutor(problem, facts, pool, ordinals=devices)
 
 
 def _check_positive(field: str, value: float | None) -> None:

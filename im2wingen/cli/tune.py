@@ -14,6 +14,7 @@ from im2wingen.report import config_table, rows_table, speed_sentence
 from im2wingen.target import DEFAULT_ARCH, Target, preset
 
 if TYPE_CHECKING:
+    from im2wingen.compile_pool import CompilePool
     from im2wingen.tune import TuneResult
 
 _EXECUTORS = ("local",)
@@ -30,7 +31,9 @@ def tune(
     layout: opt.LayoutOption = "nhwc",
     batch: opt.BatchOption = None,
     epilogue: opt.EpilogueOption = "none",
-    time_budget: Annotated[float, typer.Option(help="Seconds for each problem, set-up included.")] = 45.0,
+    time_budget: Annotated[
+        float, typer.Option(help="Seconds for each problem, set-up included; exceeded until a first one has run.")
+    ] = 45.0,
     max_trials: Annotated[int | None, typer.Option(help="At most this many configurations for each problem.")] = None,
     family: Annotated[list[str] | None, typer.Option(help="Only this kernel family; may be repeated.")] = None,
     seed: Annotated[int, typer.Option(help="Of the search.")] = 0,
@@ -61,16 +64,19 @@ def tune(
     shown_target = target or opt.find_target(None, output)
     for problem in problems:  # before hours are spent on those that come first
         families_for(problem, shown_target, family)
+    from im2wingen.tuning.executors import compiler_pool
+
     results: list[TuneResult] = []
-    for problem in problems:
-        results.append(
-            _tuned(
-                problem, target, shown_target, output, families=family, time_budget_s=time_budget,
-                max_trials=max_trials, seed=seed, resume=resume, db=db,
-            )
-        )  # fmt: skip
-        if results[-1].stopped_by == "interrupted":
-            break
+    with compiler_pool() as pool:
+        for problem in problems:
+            results.append(
+                _tuned(
+                    problem, target, shown_target, output, pool, families=family, time_budget_s=time_budget,
+                    max_trials=max_trials, seed=seed, resume=resume, db=db,
+                )
+            )  # fmt: skip
+            if results[-1].stopped_by == "interrupted":
+                break
     command = ["tune", *opt.problem_arguments(problems), "--time-budget", f"{time_budget:g}"]
     command += [] if max_trials is None else ["--max-trials", str(max_trials)]
     command += [word for name in family or () for word in ("--family", name)]
@@ -97,6 +103,7 @@ def _tuned(
     target: Target | None,
     shown_target: Target,
     output: Output,
+    pool: "CompilePool",
     *,
     families: list[str] | None,
     time_budget_s: float,
@@ -120,6 +127,7 @@ def _tuned(
             seed=seed,
             resume=resume,
             db=opt.database_url(db),
+            pool=pool,
             on_progress=display,
         )
     _show(result, output)

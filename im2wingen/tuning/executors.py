@@ -18,6 +18,7 @@ from im2wingen.nvrtc import Cubin
 from im2wingen.outcome import Candidate, Evaluation, Outcome, Timing
 from im2wingen.problem import ConvProblem
 from im2wingen.render import Source
+from im2wingen.settings import read_settings
 from im2wingen.target import Target
 from im2wingen.tuning.attempt import Compiled
 from im2wingen.worker import DeviceWorker
@@ -92,27 +93,29 @@ def device_facts(ordinals: Sequence[int]) -> DeviceFacts:
     return DeviceFacts(target=target, driver_version=driver_version, protocol_version=PROTOCOL_VERSION)
 
 
-def compile_workers() -> int:
-    """Processes that compile while this one and the device workers have a core left."""
-    return max(1, len(os.sched_getaffinity(0)) - 1)
+def compiler_pool(workers: int | None = None) -> CompilePool:
+    """A pool with the user's kernel cache; its processes leave this one and the device workers a core."""
+    workers = workers or max(1, len(os.sched_getaffinity(0)) - 1)
+    return CompilePool(workers, COMPILE_TIMEOUT_S, CubinCache(read_settings().cache_dir))
 
 
 class LocalExecutor:
-    """This host: a pool of compiler processes and one DeviceWorker for each device, all of them working at once."""
+    """This host: a pool of compiler processes and one DeviceWorker for each device, all of them working at once.
+
+    The pool is the caller's, open before and after.
+    """
 
     def __init__(
         self,
         problem: ConvProblem,
         facts: DeviceFacts,
+        pool: CompilePool,
         *,
         ordinals: Sequence[int] = (0,),
-        cache: CubinCache | None = None,
-        workers: int | None = None,
-        compile_timeout_s: float = COMPILE_TIMEOUT_S,
     ) -> None:
         self.facts = facts
-        self.compile_slots = workers or compile_workers()
-        self._pool = CompilePool(self.compile_slots, compile_timeout_s, cache)
+        self.compile_slots = pool.max_workers
+        self._pool = pool
         self._lanes = [_Lane(DeviceWorker(problem, ordinal, run_timeout_s=_RUN_TIMEOUT_S)) for ordinal in ordinals]
         self._stack = ExitStack()
 
@@ -132,7 +135,6 @@ class LocalExecutor:
         return self._lanes[0].submit(lambda worker: [_evaluation(timing) for timing in worker.playoff(candidates)])
 
     def __enter__(self) -> Self:
-        self._stack.enter_context(self._pool)
         for lane in self._lanes:
             self._stack.enter_context(lane)
         return self

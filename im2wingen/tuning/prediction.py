@@ -3,12 +3,10 @@
 import logging
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
 from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
-from im2wingen.cache import CubinCache
 from im2wingen.compile_pool import CompilePool
 from im2wingen.cost_model import estimate_us
 from im2wingen.errors import EmulatorError
@@ -19,7 +17,7 @@ from im2wingen.problem import ConvProblem
 from im2wingen.render import Source
 from im2wingen.target import Target
 from im2wingen.tuning.attempt import Compiled
-from im2wingen.tuning.executors import COMPILE_TIMEOUT_S, DeviceFacts, compile_workers
+from im2wingen.tuning.executors import DeviceFacts
 from im2wingen.verify_data import GuardError, WrongResultError
 from im2wingen.verify_emulated import verify_emulated
 
@@ -31,18 +29,18 @@ _MAX_PRODUCTS = 150_000_000  # what the emulator computes in some fifteen second
 
 
 class PredictingExecutor:
-    """Evaluates with the cost model; a play-off verifies each finalist on a small problem in the emulator."""
+    """Evaluates with the cost model; a play-off verifies each finalist on a small problem in the emulator.
+
+    The pool is the caller's, open before and after.
+    """
 
     device_slots = 1
 
-    def __init__(
-        self, problem: ConvProblem, target: Target, *, cache: CubinCache | None = None, workers: int | None = None
-    ) -> None:
+    def __init__(self, problem: ConvProblem, target: Target, pool: CompilePool) -> None:
         self.facts = DeviceFacts(target=target, driver_version="", protocol_version=0)
-        self.compile_slots = workers or compile_workers()
+        self.compile_slots = pool.max_workers
         self._problem = problem
-        self._pool = CompilePool(self.compile_slots, COMPILE_TIMEOUT_S, cache)
-        self._stack = ExitStack()
+        self._pool = pool
 
     def compile(self, sources: tuple[Source, ...]) -> Future[tuple[Cubin, ...]]:
         return self._pool.submit(sources, self.facts.target.arch)
@@ -59,11 +57,10 @@ class PredictingExecutor:
         return future
 
     def __enter__(self) -> Self:
-        self._stack.enter_context(self._pool)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._stack.close()
+        """Nothing is its own."""
 
     def _estimated(self, candidate: Candidate) -> Evaluation:
         target = self.facts.target

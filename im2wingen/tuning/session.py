@@ -21,6 +21,7 @@ log = logging.getLogger(__name__)
 
 StopReason = Literal["time", "trials", "patience", "exhausted", "interrupted"]
 
+_FIRST_TRIALS = 8  # without a config that ran among them, the time budget is exceeded
 _READY_PER_DEVICE = 2  # compiled candidates in line, above which no pick is made
 _MAX_TROUBLES = 3  # failures of ours in a row before the run ends with the last of them
 
@@ -88,7 +89,7 @@ class Search:
             hungry = self._start_compiling()
             if not (self._compiling or self._running or hungry):
                 return "trials" if self._trials_left() <= 0 else "exhausted"
-            self._wait(0.0 if hungry else self._limits.deadline_s - time.monotonic())
+            self._wait(0.0 if hungry else None if self._overtime() else self._limits.deadline_s - time.monotonic())
             self._collect()
         self._drop_waiting()
         while self._running:
@@ -103,11 +104,15 @@ class Search:
         self._collect()
 
     def _stop_reason(self) -> StopReason | None:
-        if time.monotonic() >= self._limits.deadline_s:
+        if time.monotonic() >= self._limits.deadline_s and not self._overtime():
             return "time"
         if self._limits.patience is not None and self._since_best >= self._limits.patience:
             return "patience"
         return None
+
+    def _overtime(self) -> bool:
+        """Whether the search goes on at its deadline: no user wants to end with nothing."""
+        return self._standings.best_us is None and self.counts.total() < _FIRST_TRIALS
 
     def _trials_left(self) -> float:
         return float("inf") if self._limits.max_trials is None else self._limits.max_trials - self.started

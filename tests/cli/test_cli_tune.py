@@ -151,7 +151,7 @@ def test_display_on_a_terminal():
 def test_an_interrupted_run_starts_no_further_problem(cli, monkeypatch):
     begun = []
 
-    def fake(problem, target, shown_target, output, **options):
+    def fake(problem, target, shown_target, output, pool, **options):
         begun.append(problem)
         return TuneResult(
             problem=problem, target=target, study="s", best=None, default=None, trials=0, restored=0, illegal_picks=0,

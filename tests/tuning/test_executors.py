@@ -10,6 +10,7 @@ from typing import ClassVar, Self
 import pytest
 from tuning_fakes import FACTS, ONE, PROBLEM, TARGET, FakeConfig, fake_cubins, timed
 
+from im2wingen.compile_pool import CompilePool
 from im2wingen.errors import Im2wingenError, UsageError
 from im2wingen.outcome import Candidate, Evaluation, Timing
 from im2wingen.problem import ConvProblem
@@ -55,6 +56,10 @@ def _fake_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(FakeWorker, "made", [])
 
 
+def pool(workers: int) -> CompilePool:
+    return CompilePool(workers, 20.0)
+
+
 def finalist() -> Compiled:
     pick = Pick(family=ONE, config=FakeConfig(threads=64, depth=2), trial=None)
     attempt = rendered(PROBLEM, TARGET, 0, pick)
@@ -63,7 +68,7 @@ def finalist() -> Compiled:
 
 def test_devices_work_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(FakeWorker, "meeting", threading.Barrier(3))  # nobody gets through alone
-    with LocalExecutor(PROBLEM, FACTS, ordinals=(0, 1, 3), workers=2) as executor:
+    with LocalExecutor(PROBLEM, FACTS, pool(2), ordinals=(0, 1, 3)) as executor:
         assert (executor.compile_slots, executor.device_slots) == (2, 3)
         for _ in range(2):
             answers: list[Future[Evaluation]] = [executor.evaluate(finalist().candidate, None) for _ in range(3)]
@@ -73,14 +78,14 @@ def test_devices_work_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_control_c_does_not_reach_the_workers() -> None:
-    with LocalExecutor(PROBLEM, FACTS, workers=1) as executor:
+    with LocalExecutor(PROBLEM, FACTS, pool(1)) as executor:
         executor.evaluate(finalist().candidate, None).result(20)
     assert [worker.interruptible for worker in FakeWorker.made] == [False]
 
 
 def test_what_keeps_a_worker_from_starting_is_told_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(FakeWorker, "broken", True)
-    with LocalExecutor(PROBLEM, FACTS, workers=1) as executor:
+    with LocalExecutor(PROBLEM, FACTS, pool(1)) as executor:
         for _ in range(2):
             with pytest.raises(Im2wingenError, match="does not start"):
                 executor.evaluate(finalist().candidate, None).result(20)
@@ -88,7 +93,7 @@ def test_what_keeps_a_worker_from_starting_is_told_each_time(monkeypatch: pytest
 
 
 def test_a_play_off_answers_for_each_finalist() -> None:
-    with LocalExecutor(PROBLEM, FACTS, workers=1) as executor:
+    with LocalExecutor(PROBLEM, FACTS, pool(1)) as executor:
         won, lost = executor.play_off([finalist(), finalist()]).result(20)
     assert won is not None
     assert won.timing == timed(1.0).timing

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from tuning_fakes import ONE, PROBLEM, FakeConfig
 
+from im2wingen.compile_pool import CompilePool
 from im2wingen.db import TuningDatabase
 from im2wingen.families import FAMILIES
 from im2wingen.families.base import Rule
@@ -81,8 +82,8 @@ def test_rows_are_marked_and_a_wrong_finalist_does_not_win(tmp_path: Path, monke
             raise WrongResultError("it is wrong")
 
     monkeypatch.setattr(prediction, "verify_emulated", verify)
-    with TuningDatabase.open(str(tmp_path / "db.sqlite")) as database:
-        executor = PredictingExecutor(PROBLEM, TARGET, workers=1)
+    with TuningDatabase.open(str(tmp_path / "db.sqlite")) as database, CompilePool(2, 20.0) as pool:
+        executor = PredictingExecutor(PROBLEM, TARGET, pool)
         result = tune(PROBLEM, executor=executor, db=database, max_trials=4)
         records = database.trials(result.study)
     assert all(record.predicted and record.driver_version == "" for record in records)
@@ -99,9 +100,9 @@ def test_rows_are_marked_and_a_wrong_finalist_does_not_win(tmp_path: Path, monke
 def test_a_real_layer_end_to_end(tmp_path: Path) -> None:
     """NVRTC for an arch that is not here, estimates, and the emulator's word on the finalists."""
     problem = ConvProblem.parse("n2c8h6w6k16r3s3")
-    with TuningDatabase.open(str(tmp_path / "db.sqlite")) as database:
-        executor = PredictingExecutor(problem, TARGET, workers=2)
-        result = tune(problem, executor=executor, db=database, families=["mma"], max_trials=2)
+    with TuningDatabase.open(str(tmp_path / "db.sqlite")) as database, CompilePool(2, 20.0) as pool:
+        result = tune(problem, target=TARGET, pool=pool, db=database, families=["mma"], max_trials=2)
+        pool.submit((), TARGET.arch).result()  # still open
     assert result.trials == 2
     assert result.best is not None
     assert result.best.play_off

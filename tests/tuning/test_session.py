@@ -14,7 +14,7 @@ from tuning_fakes import ONE, PROBLEM, TWO, FakeExecutor, fake_cubins, time_us, 
 
 from im2wingen.db import TuningDatabase
 from im2wingen.nvrtc import Cubin
-from im2wingen.outcome import Candidate, Evaluation
+from im2wingen.outcome import Candidate, Evaluation, Outcome
 from im2wingen.render import Source
 from im2wingen.tune import tune
 from im2wingen.tuning.progress import TuneProgress
@@ -30,6 +30,7 @@ class SlowExecutor(FakeExecutor):
         self.now = {"compile": 0, "device": 0}
         self.most = {"compile": 0, "device": 0}
         self.on_device: Callable[[int], None] = lambda number: None
+        self.answer: Evaluation | None = None  # to every candidate
 
     def compile(self, sources: tuple[Source, ...]) -> Future[tuple[Cubin, ...]]:
         return self._submit("compile", lambda: self._compiled(sources))
@@ -60,7 +61,7 @@ class SlowExecutor(FakeExecutor):
     def _measured(self, candidate: Candidate, number: int) -> Evaluation:
         self.on_device(number)
         time.sleep(0.01)
-        return timed(time_us(candidate))
+        return self.answer or timed(time_us(candidate))
 
 
 @pytest.fixture(autouse=True)
@@ -111,3 +112,21 @@ def test_the_deadline_waits_for_what_a_device_has_begun(tmp_path: Path) -> None:
     assert result.trials == len(executor.evaluated)
     assert result.best is not None
     assert result.best.play_off
+
+
+def test_a_budget_shorter_than_the_set_up_still_runs_one(tmp_path: Path) -> None:
+    with opened(tmp_path) as database:
+        result = tune(PROBLEM, executor=SlowExecutor(compile_slots=2, device_slots=1), db=database, time_budget_s=1e-6)
+    assert result.stopped_by == "time"
+    assert result.best is not None
+    assert result.best.play_off
+
+
+def test_a_budget_is_not_exceeded_for_ever(tmp_path: Path) -> None:
+    executor = SlowExecutor(compile_slots=2, device_slots=1)
+    executor.answer = Evaluation(outcome=Outcome.WRONG_RESULT, reason="it is wrong")
+    with opened(tmp_path) as database:
+        result = tune(PROBLEM, executor=executor, db=database, time_budget_s=1e-6)
+    assert result.stopped_by == "time"
+    assert result.best is None
+    assert 8 <= result.trials <= 10  # with what was under way
