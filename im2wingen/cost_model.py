@@ -50,8 +50,8 @@ def _busy_cycles(launch: Launch, target: Target) -> float:
     """Cycles of one CTA from its flops and its L2 bytes."""
     ctas, warps = math.prod(launch.grid), -(-launch.block // 32)
     tensor = "tf32" if _element_bytes(launch) == 4 else "fp16"
-    peak = target.peak_tflops(tensor if launch.pipe == "mma" else "fp32") * 1e6 / target.sm_count
-    flops = launch.flops / ctas / peak * SUSTAINED_CLOCK * target.clock_mhz
+    peak = target.mma_sync_tflops(tensor) if launch.pipe == "mma" else target.fp32_tflops
+    flops = launch.flops / ctas / (peak * 1e6 / target.sm_count) * SUSTAINED_CLOCK * target.clock_mhz
     l2 = launch.l2_bytes / ctas / _L2_BYTES_PER_CYCLE
     return _together(flops, l2) * (1 + _HALF_RATE_WARPS[launch.pipe] / warps)
 
@@ -62,9 +62,13 @@ def _together(a: float, b: float) -> float:
 
 def _dram_bytes(plan: Plan, launch: Launch, target: Target) -> int:
     """Bytes that must cross DRAM: each array once; a workspace that fits L2 stays there."""
-    used = set(launch.arguments)
+    used = launch.array_names
     if "y" in used:  # where a workspace stands for x or w, those come along for the repair path alone
-        used -= {original for original, stand_in in (("x", "window"), ("w", "packed")) if stand_in in used}
+        used -= {
+            original
+            for original, stand_in in (("x", "window"), ("x", "channels_last"), ("w", "packed"))
+            if stand_in in used
+        }
     arrays = sum(_array_bytes(launch, name) for name in used & {"x", "w", "y"})
     workspaces = sum(size for name, size in plan.workspace.items() if name in used and size > target.l2_bytes / 2)
     return arrays + workspaces

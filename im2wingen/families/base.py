@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeVar, cast, get_args, get_origin, get_type_hints
 
 from im2wingen.errors import UsageError
+from im2wingen.families.tensor_map import TensorMap as TensorMap
 from im2wingen.problem import ConvProblem
 from im2wingen.target import Target
 
@@ -51,7 +52,8 @@ class Rule:
 class Launch:
     """One kernel of a plan: which template with which constants, and how it is launched.
 
-    `arguments` are device pointers in the kernel's order: `x`, `w`, `bias`, `y` or a name in the plan's `workspace`.
+    `arguments` are in the kernel's order. A name (`x`, `w`, `bias`, `y` or one of the plan's `workspace`) is a device
+    pointer; a tuple of maps is one struct that holds them in order, by value (`const __grid_constant__`).
     """
 
     template: str  # file name under templates/ without .cu.j2; also the kernel's extern "C" name
@@ -59,7 +61,7 @@ class Launch:
     grid: tuple[int, int, int]
     block: int  # threads per CTA
     smem_bytes: int  # dynamic shared memory
-    arguments: tuple[str, ...]
+    arguments: tuple[str | tuple[TensorMap, ...], ...]
     programmatic: bool = False  # may begin while the launch before it in the stream ends (sm_90 and later)
     # what the cost model reads
     pipe: Pipe = "memory"
@@ -68,6 +70,13 @@ class Launch:
     ctas_per_sm_by_threads: int = 0  # by threads and their registers; 0: no limit known before the compile
     busy_cycles: float = 0.0  # of an SM for one CTA: its scarcest pipe; 0: from flops and l2_bytes
     idle_cycles: float = 0.0  # of one CTA, that the other CTAs of the SM may hide
+
+    @property
+    def array_names(self) -> frozenset[str]:
+        """The arrays that the kernel is given, as pointers or by tensor maps."""
+        maps = (one for argument in self.arguments if not isinstance(argument, str) for one in argument)
+        pointers = (argument for argument in self.arguments if isinstance(argument, str))
+        return frozenset(pointers) | {one.array for one in maps}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -83,7 +83,7 @@ class Convolution:
         self._sizes_bytes = self._operands.sizes_bytes()
         self._accepted: dict[Hashable, bool] = {}  # signature -> whether x came in logical order
         pack, _ = split_plan(plan)
-        packed = {name for i in pack for name in plan.launches[i].arguments if name != "w"}
+        packed = {name for i in pack for name in plan.launches[i].array_names if name != "w"}
         rest = [name for name in plan.workspace if name not in packed]
         self._all_workspace = _Workspace(plan, (*sorted(packed), *rest))
         self._packed_workspace = _Workspace(plan, sorted(packed))

@@ -76,4 +76,4 @@ def split_plan(plan: Plan) -> tuple[list[int], list[int]]:
 
 
 def _reads_filter_alone(launch: Launch, plan: Plan) -> bool:
-    return set(launch.arguments) - set(plan.workspace) == {"w"}
+    return launch.array_names - set(plan.workspace) == {"w"}

@@ -127,6 +127,18 @@ int cuModuleGetFunction(const char** function, void* module, const char* name) {
 }
 int cuFuncGetAttribute(int* value, int attribute, void* function) { return *value = 48 * 1024, 0; }
 int cuFuncSetAttribute(void* function, int attribute, int value) { return value > 232448 ? INVALID_VALUE : 0; }
+// A map is its tensor's address, then what else the caller said; the checks are the driver's.
+int cuTensorMapEncodeTiled(uint64_t* map, int type, uint32_t rank, uint64_t address, const uint64_t* dims,
+                           const uint64_t* strides, const uint32_t* box, const uint32_t* steps, int interleave,
+                           int swizzle, int l2_promotion, int fill) {
+  if (fault) return fault;
+  if ((uintptr_t)map % 64 || address % 16 || rank < 3 || rank > 5 || interleave || fill) return INVALID_VALUE;
+  for (unsigned i = 0; i < rank; ++i)
+    if (!dims[i] || !box[i] || box[i] > 256 || steps[i] != 1 || (i + 1 < rank && strides[i] % 16)) return INVALID_VALUE;
+  memset(map, 0, 128);
+  map[0] = address, map[1] = type, map[2] = rank, map[3] = swizzle, map[4] = l2_promotion;
+  return 0;
+}
 static void run(const Launch* l) {
   on_launch(l->name, l->grid[0], l->grid[1], l->grid[2], l->block, l->smem_bytes, l->arguments, l->count);
 }
