@@ -10,7 +10,11 @@ from im2wingen.render import Source
 from im2wingen.settings import read_settings
 
 _PACKAGE = Path(__file__).parent
-_RUNTIME = ("fiber", "memory", "report", "block", "sync", "async_copies", "tensor_core", "main")
+_RUNTIME = (
+    "fiber", "memory", "report", "block", "sync", "async_copies", "async_proxy", "mbarrier", "named_barrier",
+    "tensor_map", "tensor_copies", "tensor_core", "wgmma_descriptor", "wgmma_multiply", "wgmma",
+    "main",
+)  # fmt: skip
 # A kernel's text reinterprets memory as vectors freely, as CUDA allows.
 _COMMON = ("-std=c++17", "-DIM2WINGEN_EMULATED", "-include", "emulator.h", "-fno-strict-aliasing", "-pthread")
 # A frame larger than the page below a stack still touches that page.

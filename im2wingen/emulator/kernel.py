@@ -3,7 +3,7 @@
 import logging
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from im2wingen.emulator.arena import Arena
 from im2wingen.emulator.build import build_kernel, build_runner
 from im2wingen.errors import EmulatorError
+from im2wingen.families.base import TensorMap
 from im2wingen.render import Source
 
 log = logging.getLogger(__name__)
@@ -30,6 +31,14 @@ class Pointer:
     writable: bool = True
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Maps:
+    """A kernel argument that is a struct of tensor maps of an arena's arrays, passed by value."""
+
+    maps: tuple[TensorMap, ...]
+    read_only: frozenset[str] = frozenset()  # names of arrays that the kernel must not write
+
+
 class EmulatedKernel:
     """A kernel's text as a program of the CPU; built at construction (CompileError), cached by content.
 
@@ -46,7 +55,7 @@ class EmulatedKernel:
         grid: tuple[int, int, int],
         block: int | tuple[int, int, int],
         smem_bytes: int,
-        arguments: Sequence[NDArray[Any] | np.generic],
+        arguments: Sequence[NDArray[Any] | np.generic | Sequence[tuple[TensorMap, NDArray[Any]]]],
         seed: int = 0,
         *,
         poison: Poison = "nan",
@@ -54,6 +63,7 @@ class EmulatedKernel:
     ) -> None:
         """Run the kernel on arrays (changed in place) and NumPy scalars (passed by value), in the kernel's order.
 
+        A sequence of tensor maps with their arrays (whatever the maps call those) is one struct of the maps, by value.
         An array that is not writeable is read-only memory for the kernel. The same array given twice is one memory.
         `seed` picks the order of threads: 0 ascending, 1 descending, else shuffled. `poison` is what unwritten shared
         memory and the destinations of asynchronous copies hold: NaN, or a huge number for kernels that treat NaN apart.
@@ -61,14 +71,24 @@ class EmulatedKernel:
         """
         arrays: dict[str, NDArray[Any]] = {}
         names: dict[int, str] = {}
-        values: list[Pointer | np.generic] = []
+        values: list[Pointer | Maps | np.generic] = []
+
+        def name_of(array: NDArray[Any], name: str) -> str:
+            arrays[names.setdefault(id(array), name)] = array
+            return names[id(array)]
+
         for position, argument in enumerate(arguments):
             if isinstance(argument, np.ndarray):
-                name = names.setdefault(id(argument), f"argument {position}")
-                arrays[name] = argument
+                name = name_of(argument, f"argument {position}")
                 values.append(Pointer(name=name, writable=argument.flags.writeable))
-            else:
+            elif isinstance(argument, np.generic):
                 values.append(argument)
+            else:
+                maps = tuple(
+                    replace(one, array=name_of(array, f"argument {position} map {i}"))
+                    for i, (one, array) in enumerate(argument)
+                )
+                values.append(Maps(maps=maps, read_only=read_only(arrays)))
         with Arena({name: array.nbytes for name, array in arrays.items()}) as arena:
             copy_in(arena, arrays)
             self.launch_in(arena, grid, block, smem_bytes, values, seed, poison=poison, timeout_s=timeout_s)
@@ -80,7 +100,7 @@ class EmulatedKernel:
         grid: tuple[int, int, int],
         block: int | tuple[int, int, int],
         smem_bytes: int,
-        arguments: Sequence[Pointer | np.generic],
+        arguments: Sequence[Pointer | Maps | np.generic],
         seed: int = 0,
         *,
         poison: Poison = "nan",
@@ -104,6 +124,11 @@ class EmulatedKernel:
             raise EmulatorError(f"{self.source.kernel}: {damage}")
 
 
+def read_only(arrays: Mapping[str, NDArray[Any]]) -> frozenset[str]:
+    """Names of the arrays that are not writeable."""
+    return frozenset(name for name, array in arrays.items() if not array.flags.writeable)
+
+
 def copy_in(arena: Arena, arrays: Mapping[str, NDArray[Any]]) -> None:
     """Copy arrays to those of the same name in the arena."""
     for name, array in arrays.items():
@@ -117,12 +142,23 @@ def copy_out(arena: Arena, arrays: Mapping[str, NDArray[Any]]) -> None:
             array[...] = arena.read(name).view(array.dtype).reshape(array.shape)
 
 
-def _text(arena: Arena, argument: Pointer | np.generic) -> str:
+def _text(arena: Arena, argument: Pointer | Maps | np.generic) -> str:
     """An argument as the runner reads it."""
     if isinstance(argument, np.generic):
         return f"value:{argument.tobytes().hex()}"
+    if isinstance(argument, Maps):
+        return "maps:" + ";".join(_map_text(arena, one, one.array not in argument.read_only) for one in argument.maps)
     span = arena.spans[argument.name]
     return f"{'rw' if argument.writable else 'ro'}:{span.offset}:{span.size}:{argument.name}"
+
+
+def _map_text(arena: Arena, one: TensorMap, writable: bool) -> str:
+    span = arena.spans[one.array]
+    numbers = (
+        len(one.dims), one.swizzle_bytes, one.element_bytes, int(one.element == "tf32"), one.offset_bytes,
+        *one.dims, *one.strides_bytes, *one.box,
+    )  # fmt: skip
+    return ",".join(map(str, (*numbers, "rw" if writable else "ro", span.offset, span.size, one.array)))
 
 
 def _failure(status: int, stderr: str) -> str:

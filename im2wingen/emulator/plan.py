@@ -6,7 +6,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from im2wingen.emulator.arena import Arena
-from im2wingen.emulator.kernel import EmulatedKernel, Pointer, Poison, copy_in, copy_out
+from im2wingen.emulator.kernel import EmulatedKernel, Maps, Pointer, Poison, copy_in, copy_out, read_only
 from im2wingen.errors import EmulatorError
 from im2wingen.families.base import Plan
 from im2wingen.render import render
@@ -26,17 +26,20 @@ def run_plan(
     Workspaces are allocated here, filled with NaN. `seed`, `poison` and `timeout_s` (of one launch) are those of
     EmulatedKernel.launch. Raises CompileError and EmulatorError; after the latter the arrays are as they were.
     """
-    wanted = {name for launch in plan.launches for name in launch.arguments}
+    wanted = {name for launch in plan.launches for name in launch.array_names}
     if missing := sorted(wanted - arrays.keys() - plan.workspace.keys()):
         raise EmulatorError(f"the plan needs arrays that are not given: {', '.join(missing)}")
     given = {name: arrays[name] for name in sorted(wanted & arrays.keys())}
     with Arena({name: array.nbytes for name, array in given.items()} | dict(plan.workspace)) as arena:
         copy_in(arena, given)
+        constant = read_only(given)
         for launch in plan.launches:
             kernel = EmulatedKernel(render(launch), sanitize=sanitize)
             arguments = [
-                Pointer(name=name, writable=name not in given or given[name].flags.writeable)
-                for name in launch.arguments
+                Pointer(name=argument, writable=argument not in constant)
+                if isinstance(argument, str)
+                else Maps(maps=argument, read_only=constant)
+                for argument in launch.arguments
             ]
             kernel.launch_in(
                 arena, launch.grid, launch.block, launch.smem_bytes, arguments, seed, poison=poison, timeout_s=timeout_s

@@ -1,15 +1,13 @@
 """CUDA texts of these tests: put together as the project's templates are, run in the emulator, compiled by NVRTC."""
 
-import re
 from pathlib import Path
 
 from cuda import pathfinder
 from cuda.bindings import nvrtc
 
-from im2wingen.render import Source, data_folder
+from im2wingen.render import Source, _environment
 
 KERNELS = Path(__file__).parent / "kernels"
-_INCLUDE = re.compile(r'<% include "([^"]+)" %>\n')
 _PRELUDE = '<% include "parts/prelude.cuh" %>\n'
 
 
@@ -19,11 +17,14 @@ def load(kernel: str, **macros: str | int) -> Source:
 
 
 def assemble(kernel: str, text: str, **macros: str | int) -> Source:
+    """`text` with includes as in the project's templates; `macros` are defined above it and are template values too."""
     defines = "".join(f"#define {name} {value}\n" for name, value in macros.items())
-    return Source(kernel, defines + _INCLUDE.sub(lambda m: (data_folder("templates") / m[1]).read_text(), text))
+    return Source(kernel, defines + _environment().from_string(text).render(macros))
 
 
-def one_kernel(arguments: str, body: str, *, includes: tuple[str, ...] = (), before: str = "") -> Source:
+def one_kernel(
+    arguments: str, body: str, *, includes: tuple[str, ...] = (), before: str = "", **macros: str | int
+) -> Source:
     """A kernel of its own, named `test_kernel`."""
     included = "".join(f'<% include "{name}" %>\n' for name in includes)
     text = f"""{_PRELUDE}{included}{before}
@@ -32,7 +33,7 @@ extern "C" __global__ void test_kernel({arguments}) {{
 }}
 IM2WINGEN_EMULATED_ENTRY(test_kernel)
 """
-    return assemble("test_kernel", text)
+    return assemble("test_kernel", text, **macros)
 
 
 def nvrtc_log(source: Source, arch: str) -> str:
@@ -42,7 +43,7 @@ def nvrtc_log(source: Source, arch: str) -> str:
     options = [f"-arch={arch}".encode(), f"-I{header}".encode(), b"-std=c++17"]
     (status,) = nvrtc.nvrtcCompileProgram(program, len(options), options)
     _, size = nvrtc.nvrtcGetProgramLogSize(program)
-    log = b" " * size
+    log = bytearray(size)
     nvrtc.nvrtcGetProgramLog(program, log)
     nvrtc.nvrtcDestroyProgram(program)
     text = log.decode().strip("\0 \n")

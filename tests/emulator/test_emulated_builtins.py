@@ -5,10 +5,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from emulated import nvrtc_log, one_kernel
+from emulated import assemble, nvrtc_log, one_kernel
 
 from im2wingen import emulator
 from im2wingen.emulator import EmulatedKernel
+from im2wingen.errors import EmulatorError
 from im2wingen.render import Source, data_folder
 
 ONE = (1, 1, 1)
@@ -193,10 +194,29 @@ def test_array_that_is_not_contiguous() -> None:
 
 
 def test_every_ptx_wrapper_has_a_counterpart() -> None:
-    def names(folder: Path, pattern: str) -> set[str]:
-        texts = [path.read_text() for path in sorted(folder.glob(pattern))]
-        return {name for text in texts for name in re.findall(r"^[\w ]*\b(?:void|uint32_t) (\w+)\(", text, re.M)}
+    def names(texts: list[str]) -> set[str]:
+        pattern = r"^[\w ]*\b(?:void|bool|uint32_t) (\w+)\("
+        return {name for text in texts for name in re.findall(pattern, text, re.M)}
 
-    wrappers = names(data_folder("templates") / "ptx", "*.cuh") - {"smem_address"}  # an operand's form, no instruction
-    assert wrappers
-    assert wrappers <= names(Path(emulator.__file__).parent / "include", "ptx_*.h")
+    folder = data_folder("templates") / "ptx"
+    includes = "".join(f'<% include "ptx/{path.name}" %>\n' for path in sorted(folder.glob("*.cuh")))
+    wrappers = names([assemble("all", includes, WGMMA_N=8).text]) - {
+        "smem_address"
+    }  # an operand's form, no instruction
+    assert {"ldmatrix_x4", "mbarrier_try_wait_parity", "wgmma_m64k8_f32_tf32"} <= wrappers
+    headers = sorted((Path(emulator.__file__).parent / "include").glob("ptx_*.h"))
+    assert wrappers <= names([path.read_text() for path in headers])
+
+
+def test_addresses_of_shared_memory() -> None:
+    body = """
+  IM2WINGEN_DYNAMIC_SMEM(smem);
+  __shared__ __align__(128) float fixed[4];
+  const size_t dynamic = __cvta_generic_to_shared(smem + 48);
+  y[0] = dynamic % 1024 == 48 && __cvta_generic_to_shared(fixed) % 128 == 0;
+  y[1] = __cvta_shared_to_generic(dynamic) == smem + 48;
+  y[3] = __cvta_shared_to_generic(__cvta_generic_to_shared(fixed + 1)) == fixed + 1;
+  y[2] = __cvta_generic_to_shared(smem + 96) == dynamic + 48;"""
+    assert run(one_kernel("int* y", body), np.zeros(4, np.int32), 1, smem_bytes=96).all()
+    with pytest.raises(EmulatorError, match="of what is not in shared memory: byte 0 of argument 0"):
+        EmulatedKernel(one_kernel("int* y", "__cvta_generic_to_shared(y);")).launch(ONE, 1, 0, [np.zeros(1, np.int32)])

@@ -10,7 +10,7 @@ from im2wingen.render import Source
 
 ONE = (1, 1, 1)
 CP_ASYNC = ("ptx/cp_async.cuh",)
-LDMATRIX_MMA = ("ptx/ldmatrix.cuh", "ptx/mma.cuh")
+LDMATRIX_MMA = ("ptx/ldmatrix.cuh", "ptx/mma.cuh", "ptx/stmatrix.cuh")
 
 
 def launch(source: Source, threads: int, elements: int = 4, *, smem_bytes: int = 0, sanitize: bool = False) -> None:
@@ -115,6 +115,8 @@ MMA_OPERANDS = "float d[4] = {}; uint32_t a[4] = {}, b[2] = {}; IM2WINGEN_DYNAMI
         ("ptx::ldmatrix_x4(a, smem + 8);", 32, "ldmatrix.x4: the row is not aligned to 16 bytes"),
         ("ptx::ldmatrix_x4(a, smem + 1024);", 32, "ldmatrix.x4: the row is outside shared memory"),
         ("ptx::ldmatrix_x4(a, y);", 32, "ldmatrix.x4: the row is outside shared memory"),
+        ("ptx::stmatrix_x2_trans(smem + 8, b);", 32, "stmatrix.x2.trans: the row is not aligned to 16 bytes"),
+        ("ptx::stmatrix_x4(smem + 1024, a);", 32, "stmatrix.x4: the row is outside shared memory"),
         ("ptx::mma_m16n8k16_f32_f16(d, a, b);", 16, "needs all 32 lanes"),
         ("if (threadIdx.x < 9) return; ptx::mma_m16n8k16_f32_f16(d, a, b);", 32, "needs all 32 lanes"),
         ("if (threadIdx.x > 9) return; ptx::mma_m16n8k16_f32_f16(d, a, b);", 32, "ended while other lanes"),

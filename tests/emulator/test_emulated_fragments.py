@@ -1,7 +1,7 @@
-"""ldmatrix and mma.sync against the fragment tables of the PTX ISA, element by element, written down here once more.
+"""ldmatrix, stmatrix, mma.sync against the fragment tables of the PTX ISA, element by element, written once more.
 
-The tables: "Matrix Fragments for mma.m16n8k16 with floating point type", "Matrix Fragments for mma.m16n8k8" (.tf32) and
-"Warp-level matrix load instruction: ldmatrix".
+The tables: "Matrix Fragments for mma.m16n8k16 with floating point type", "Matrix Fragments for mma.m16n8k8" (.tf32),
+"Warp-level matrix load instruction: ldmatrix" and "Warp-level matrix store instruction: stmatrix".
 """
 
 import numpy as np
@@ -98,3 +98,31 @@ def test_ldmatrix() -> None:
     for i in range(matrices):
         np.testing.assert_array_equal(pairs[:, i, 0], rows[i, GROUP, THREAD * 2])
         np.testing.assert_array_equal(pairs[:, i, 1], rows[i, GROUP, THREAD * 2 + 1])
+
+
+@pytest.mark.parametrize("transpose", [False, True])
+@pytest.mark.parametrize("matrices", [2, 4])
+def test_stmatrix(matrices: int, transpose: bool) -> None:
+    """Lane l gives the address of row l % 8 of matrix l / 8 and, of row (transposed: column) l / 4, two elements."""
+    pitch = 24
+    suffix = "_trans" if transpose else ""
+    body = f"""
+  IM2WINGEN_DYNAMIC_SMEM(smem);
+  uint16_t* tile = reinterpret_cast<uint16_t*>(smem);
+  for (int i = threadIdx.x; i < {matrices} * 8 * {pitch}; i += 32) tile[i] = 0;
+  __syncwarp();
+  uint32_t r[{matrices}];
+  for (int i = 0; i < {matrices}; ++i) r[i] = x[threadIdx.x * {matrices} + i];
+  ptx::stmatrix_x{matrices}{suffix}(tile + threadIdx.x % {matrices * 8} * {pitch}, r);
+  __syncwarp();
+  for (int i = threadIdx.x; i < {matrices} * 8 * {pitch}; i += 32) y[i] = tile[i];"""
+    source = one_kernel("const uint32_t* x, uint16_t* y", body, includes=("ptx/stmatrix.cuh",))
+    nvrtc_log(source, "sm_90")
+    x = np.arange(1, 32 * matrices * 2 + 1, dtype=np.uint16).reshape(32, matrices, 2)
+    y = np.zeros((matrices, 8, pitch), np.uint16)
+    EmulatedKernel(source).launch(ONE, 32, y.nbytes, [np.ascontiguousarray(x).view(np.uint32), y])
+    for i in range(matrices):
+        stored = y[i, :, :8].T if transpose else y[i, :, :8]
+        for half in (0, 1):
+            np.testing.assert_array_equal(stored[GROUP, THREAD * 2 + half], x[:, i, half])
+    assert (y[:, :, 8:] == 0).all()

@@ -35,6 +35,8 @@ struct Place {
 extern const Place* running;  // of the thread that has the processor
 
 unsigned char* dynamic_shared_memory();
+size_t shared_address(const void* generic);
+void* generic_address(size_t shared);
 [[noreturn]] void trap(const char* name);
 
 // What the runner looks up by name in a compiled kernel.
@@ -65,6 +67,10 @@ struct Caller<kernel> {
 #define blockDim (::emulator::running->block_size)
 #define gridDim (::emulator::running->grid_size)
 #define warpSize 32
+
+// Addresses within shared memory begin at 1024, as on sm_90, and dynamic shared memory is aligned to 1024 in either space.
+inline size_t __cvta_generic_to_shared(const void* generic) { return ::emulator::shared_address(generic); }
+inline void* __cvta_shared_to_generic(size_t shared) { return ::emulator::generic_address(shared); }
 
 #define IM2WINGEN_DYNAMIC_SMEM(name) unsigned char* const name = ::emulator::dynamic_shared_memory()
 #define IM2WINGEN_EMULATED_ENTRY(kernel)                                                  \

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "mbarrier.h"
 #include "memory.h"
 #include "report.h"
 
@@ -40,7 +41,8 @@ std::string ranges(const std::vector<unsigned>& indices) {
   std::vector<std::string> states;
   std::vector<std::vector<unsigned>> members;
   for (const Thread& thread : grid.threads) {
-    const std::string state = thread.ended ? "ended" : std::string("wait in ") + thread.waits_in;
+    std::string state = thread.ended ? "ended" : std::string("wait in ") + thread.waits_in;
+    if (!thread.ended && thread.waits_for) state += " (" + describe_mbarrier(thread.waits_for) + ")";
     size_t i = std::find(states.begin(), states.end(), state) - states.begin();
     if (i == states.size()) {
       states.push_back(state);
@@ -62,6 +64,7 @@ void run(Fiber& from, Thread& next, bool from_ends) {
 }
 
 Thread& take_ready() {
+  while (grid.ready.empty() && land_a_load()) {}
   if (grid.ready.empty()) report_deadlock();
   Thread* next = grid.ready.front();
   grid.ready.pop_front();
@@ -71,6 +74,9 @@ Thread& take_ready() {
 [[noreturn]] void end_thread() {
   Thread& thread = self();
   if (thread.copies.in_flight()) fail("the thread ended with cp.async copies in flight");
+  if (thread.stores.unread()) fail("the thread ended before its TMA stores had read shared memory");
+  if (thread.wgmma.in_flight()) fail("the thread ended with wgmma in flight");
+  finish_stores(thread.stores);
   thread.ended = true;
   --grid.live;
   thread_left(thread);
@@ -90,6 +96,11 @@ void thread_entry() {
 void run_block(uint3 block_index) {
   const dim3 size = grid.launch.block;
   poison_shared_memory(grid.launch.poison);
+  reset_async_proxy();
+  reset_tensor_copies();
+  reset_mbarriers();
+  reset_named_barriers();
+  reset_wgmma(grid.threads.size());
   reset_sync(grid.threads.size());
   grid.live = unsigned(grid.threads.size());
   std::vector<Thread*> all;
@@ -102,11 +113,17 @@ void run_block(uint3 block_index) {
     thread.index = i;
     thread.ended = false;
     thread.copies = {};
+    thread.stores = {};
+    thread.wgmma = {};
     prepare(thread.fiber, stack_of(grid.stacks, i), thread_entry);
     all.push_back(&thread);
   }
   make_ready(std::move(all));
   run(grid.scheduler, take_ready(), false);
+  if (loads_in_flight()) {
+    running = nullptr;
+    fail("block (%u,%u,%u) ended with TMA loads in flight", block_index.x, block_index.y, block_index.z);
+  }
   check_shared_memory_guard();
 }
 
@@ -130,9 +147,19 @@ void make_ready(std::vector<Thread*> threads) {
   if (reversed) std::reverse(grid.ready.begin(), grid.ready.begin() + std::ptrdiff_t(threads.size()));
 }
 
-void wait_in(const char* instruction) {
+size_t thread_count() { return grid.threads.size(); }
+
+size_t choose(size_t count) {
+  const unsigned seed = grid.launch.seed;
+  return seed == 0 ? 0 : seed == 1 ? count - 1 : grid.random() % count;
+}
+
+void wait_in(const char* instruction, const uint64_t* mbarrier) {
+  constexpr unsigned kOneIn = 4;  // waits, of which as many see a load land early
   Thread& thread = self();
   thread.waits_in = instruction;
+  thread.waits_for = mbarrier;
+  if (grid.launch.seed > 1 && loads_in_flight() && grid.random() % kOneIn == 0) land_a_load();
   Thread& next = take_ready();
   if (&next != &thread) run(thread.fiber, next, false);
 }

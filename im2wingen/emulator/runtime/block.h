@@ -12,6 +12,8 @@
 
 #include "async_copies.h"
 #include "fiber.h"
+#include "tensor_copies.h"
+#include "wgmma.h"
 
 namespace emulator {
 
@@ -23,7 +25,10 @@ struct Thread : Place {
   unsigned index = 0;  // within the CTA
   bool ended = false;
   const char* waits_in = nullptr;
+  const uint64_t* waits_for = nullptr;  // the mbarrier, if it waits for one
   AsyncCopies copies;
+  TensorStores stores;
+  WgmmaLane wgmma;
 
   unsigned warp() const { return index / kWarpLanes; }
   unsigned lane() const { return index % kWarpLanes; }
@@ -62,8 +67,11 @@ void run_grid(const Launch& launch);
 
 Thread& self();
 Thread& thread_at(unsigned index);
+size_t thread_count();
+// An index below `count`, by the seed: the first, the last, or any.
+size_t choose(size_t count);
 // Gives the processor away until someone makes this thread ready.
-void wait_in(const char* instruction);
+void wait_in(const char* instruction, const uint64_t* mbarrier = nullptr);
 // Lets the threads run, in the seed's order.
 void make_ready(std::vector<Thread*> threads);
 
@@ -74,6 +82,9 @@ void collective(const char* instruction, bool aligned, unsigned mask, void* oper
 // What waits for all threads may go on when one ends.
 void thread_left(const Thread& thread);
 void reset_sync(size_t threads);
+void reset_named_barriers();
+bool cta_barrier_in_use();
+bool named_barrier_in_use(int id);
 
 bool stack_guard_holds(const void* address);
 

@@ -3,7 +3,8 @@
 //   runner LIBRARY GRID_X GRID_Y GRID_Z BLOCK_X BLOCK_Y BLOCK_Z SMEM_BYTES SEED POISON FILE FILE_BYTES ARGUMENT...
 //
 // FILE is the inherited descriptor of the memory file. An argument is `rw:OFFSET:BYTES:NAME` or `ro:OFFSET:BYTES:NAME` (a
-// pointer into that file) or `value:HEX` (its bytes). Exit status 0: done; 3: stderr says in one sentence what the kernel did.
+// pointer into that file), `value:HEX` (its bytes) or `maps:...` (a struct of tensor maps, see tensor_map.h). Exit
+// status 0: done; 3: stderr says in one sentence what the kernel did.
 #include <dlfcn.h>
 
 #include <cstdio>
@@ -14,6 +15,7 @@
 #include "block.h"
 #include "memory.h"
 #include "report.h"
+#include "tensor_map.h"
 
 namespace emulator {
 namespace {
@@ -21,9 +23,19 @@ namespace {
 constexpr int kFixedArguments = 13;
 constexpr unsigned kMaxBlockThreads = 1024;
 
+struct Value {
+  std::vector<unsigned char> bytes;  // of a plain value
+  MapsArgument maps;                 // or a struct of tensor maps; an array has neither
+
+  size_t size() const {
+    return !bytes.empty() ? bytes.size() : !maps.maps.empty() ? maps.maps.size() * sizeof(TensorMap) : sizeof(void*);
+  }
+  void* begin() { return !bytes.empty() ? static_cast<void*>(bytes.data()) : maps.maps.data(); }
+};
+
 struct Arguments {
   std::vector<Array> arrays;
-  std::vector<std::vector<unsigned char>> values;  // by position; empty for an array
+  std::vector<Value> values;  // by position
 };
 
 std::vector<unsigned char> from_hex(const char* hex) {
@@ -41,22 +53,23 @@ Arguments parse(char** begin, char** end) {
     size_t offset, bytes;
     int name = 0;
     arguments.values.emplace_back();
-    if (sscanf(*text + 2, ":%zu:%zu:%n", &offset, &bytes, &name) == 2 && name > 0)
+    if (strncmp(*text, "maps:", 5) == 0)
+      arguments.values.back().maps = parse_tensor_maps(*text + 5, arguments.arrays);
+    else if (sscanf(*text + 2, ":%zu:%zu:%n", &offset, &bytes, &name) == 2 && name > 0)
       arguments.arrays.push_back({size_t(text - begin), *text + 2 + name, reinterpret_cast<char*>(offset), bytes,
                                   strncmp(*text, "rw", 2) == 0});
     else
-      arguments.values.back() = from_hex(strchr(*text, ':') + 1);
+      arguments.values.back().bytes = from_hex(strchr(*text, ':') + 1);
   }
   return arguments;
 }
 
-void check_arguments(const KernelEntry& entry, const std::vector<std::vector<unsigned char>>& values) {
+void check_arguments(const KernelEntry& entry, const std::vector<Value>& values) {
   if (entry.argument_count != values.size())
     fail("the kernel takes %zu arguments, the launch gives %zu", entry.argument_count, values.size());
   for (size_t i = 0; i < values.size(); ++i) {
-    const size_t bytes = values[i].empty() ? sizeof(void*) : values[i].size();
-    if (bytes != entry.argument_bytes[i])
-      fail("argument %zu of the kernel has %zu bytes, the launch gives %zu", i, entry.argument_bytes[i], bytes);
+    if (values[i].size() != entry.argument_bytes[i])
+      fail("argument %zu of the kernel has %zu bytes, the launch gives %zu", i, entry.argument_bytes[i], values[i].size());
   }
 }
 
@@ -80,8 +93,12 @@ int run(int count, char** texts) {
   map_arrays(int(number(11)), number(12), arguments.arrays);
   map_shared_memory(number(8), symbol);
   std::vector<void*> pointers;
-  for (auto& value : arguments.values) pointers.push_back(value.data());
-  for (Array& array : arguments.arrays) pointers[array.argument] = &array.begin;
+  for (Value& value : arguments.values) {
+    place_tensor_maps(value.maps, arguments.arrays);
+    pointers.push_back(value.begin());
+  }
+  for (Array& array : arguments.arrays)
+    if (array.argument != kNoArgument) pointers[array.argument] = &array.begin;
   run_grid({entry, pointers.data(), grid, block, unsigned(number(9)), static_cast<unsigned char>(number(10))});
   fflush(stdout);
   return 0;

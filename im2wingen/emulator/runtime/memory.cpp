@@ -26,10 +26,11 @@ constexpr size_t kForbiddenBytes = 1024 * 1024;  // on either side of shared mem
 constexpr unsigned char kGuard = 0xa5;
 
 std::vector<Array> arrays;
-char* dynamic_shared = nullptr;
-size_t dynamic_shared_bytes = 0;
-char* static_shared = nullptr;
-size_t static_shared_bytes = 0;
+Region regions[2];
+char*& dynamic_shared = regions[0].begin;
+size_t& dynamic_shared_bytes = regions[0].bytes;
+char*& static_shared = regions[1].begin;
+size_t& static_shared_bytes = regions[1].bytes;
 unsigned char poison_byte = 0xff;
 
 size_t round_up(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
@@ -119,6 +120,10 @@ void poison_shared_memory(unsigned char byte) {
   if (static_shared_bytes) poison(static_shared, static_shared_bytes);
 }
 void poison(void* address, size_t bytes) { memset(address, poison_byte, bytes); }
+bool is_poison(const void* address, size_t bytes) {
+  const unsigned char* begin = static_cast<const unsigned char*>(address);
+  return bytes == 0 || (*begin == poison_byte && memcmp(begin, begin + 1, bytes - 1) == 0);
+}
 
 void check_shared_memory_guard() {
 #ifndef IM2WINGEN_SANITIZED
@@ -127,6 +132,30 @@ void check_shared_memory_guard() {
     if (static_cast<unsigned char>(dynamic_shared[dynamic_shared_bytes + i]) != kGuard)
       fail("the CTA wrote %zu bytes past the end of dynamic shared memory (%zu bytes)", i, dynamic_shared_bytes);
 #endif
+}
+
+const Region (&shared_regions())[2] { return regions; }
+
+// Static shared memory follows the dynamic one, with the low bits that it has here.
+static size_t shared_begin(unsigned region) {
+  if (region == 0) return kSharedAlignment;
+  return kSharedAlignment + round_up(regions[0].bytes, kSharedAlignment) +
+         reinterpret_cast<uintptr_t>(regions[1].begin) % kSharedAlignment;
+}
+
+size_t shared_address(const void* generic) {
+  const char* p = static_cast<const char*>(generic);
+  for (unsigned i = 0; i < 2; ++i)
+    if (regions[i].begin && p >= regions[i].begin && p <= regions[i].begin + regions[i].bytes)
+      return shared_begin(i) + size_t(p - regions[i].begin);
+  fail("__cvta_generic_to_shared of what is not in shared memory: %s", describe_address(generic).c_str());
+}
+
+void* generic_address(size_t shared) {
+  for (unsigned i = 0; i < 2; ++i)
+    if (shared - shared_begin(i) < regions[i].bytes) return regions[i].begin + (shared - shared_begin(i));
+  fail("address %zu of shared memory belongs to nothing; its %zu bytes begin at %zu", shared, dynamic_shared_bytes,
+       kSharedAlignment);
 }
 
 unsigned char* dynamic_shared_memory() { return reinterpret_cast<unsigned char*>(dynamic_shared); }
@@ -147,7 +176,8 @@ bool in_shared_memory(const void* address, size_t bytes) {
 std::string describe_address(const void* address) {
   const char* p = static_cast<const char*>(address);
   std::string found = relation(p, dynamic_shared, dynamic_shared_bytes, "dynamic shared memory");
-  if (static_shared_bytes && lies_in(p, 1, static_shared, static_shared_bytes)) found = "static shared memory";
+  if (static_shared_bytes && lies_in(p, 1, static_shared, static_shared_bytes))
+    found = relation(p, static_shared, static_shared_bytes, "static shared memory");
   // The nearest array: of two neighbours' guards the smaller distance tells whose it is.
   size_t nearest = SIZE_MAX;
   for (const Array& array : arrays) {

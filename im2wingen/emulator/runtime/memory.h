@@ -6,9 +6,11 @@
 
 namespace emulator {
 
+constexpr size_t kNoArgument = size_t(-1);
+
 // An array of the caller's, in the memory file that both processes map.
 struct Array {
-  size_t argument;   // its position among the kernel's arguments
+  size_t argument;   // its position among the kernel's arguments; kNoArgument if only tensor maps name it
   std::string name;  // for messages
   char* begin;
   size_t bytes;
@@ -23,10 +25,18 @@ void map_arrays(int file, size_t file_bytes, std::vector<Array>& arrays);
 void map_shared_memory(size_t dynamic_bytes, const void* library_address);
 void poison_shared_memory(unsigned char byte);
 void poison(void* address, size_t bytes);  // with the byte of the CTA's beginning
+bool is_poison(const void* address, size_t bytes);
 void check_shared_memory_guard();
 
 // Whether the bytes may belong to shared memory.
 bool in_shared_memory(const void* address, size_t bytes);
+
+struct Region {
+  char* begin;
+  size_t bytes;
+};
+// Dynamic and static shared memory, as far as it is known where they are (under the sanitizer: dynamic alone).
+const Region (&shared_regions())[2];
 
 // "address 0x..., 12 bytes past the end of doubled", as far as that is known.
 std::string describe_address(const void* address);

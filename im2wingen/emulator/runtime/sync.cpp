@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "block.h"
+#include "mbarrier.h"
 #include "report.h"
 
 namespace emulator {
@@ -16,6 +17,7 @@ bool same(const char* a, const char* b) { return a == b || strcmp(a, b) == 0; }
 void complete(Barrier& barrier) {
   barrier.result = {barrier.predicates, unsigned(barrier.waiting.size())};
   barrier.predicates = 0;
+  publish_mbarriers(barrier.waiting);
   make_ready(std::move(barrier.waiting));
   barrier.waiting.clear();
 }
@@ -54,7 +56,10 @@ void reset_sync(size_t threads) {
   for (size_t i = 0; i < threads; ++i) warps[i / kWarpLanes].live |= 1u << i % kWarpLanes;
 }
 
+bool cta_barrier_in_use() { return !cta_barrier.waiting.empty(); }
+
 BarrierResult barrier(const char* name, bool predicate) {
+  if (named_barrier_in_use(0)) fail("%s, while other threads of the CTA are in bar 0, which is the same barrier", name);
   if (!cta_barrier.waiting.empty() && !same(cta_barrier.instruction, name))
     fail("%s, while other threads of the CTA are in %s", name, cta_barrier.instruction);
   cta_barrier.instruction = name;

@@ -1,6 +1,7 @@
-// ldmatrix and mma.sync. Fragment layouts after the PTX ISA 9.0: 9.7.14.5.15 "Warp-level matrix load instruction:
-// ldmatrix", 9.7.14.5.8 "Matrix Fragments for mma.m16n8k16 with floating point type", 9.7.14.5.7 "Matrix Fragments for
-// mma.m16n8k8"; group is its groupID (lane / 4), thread its threadID_in_group (lane % 4).
+// ldmatrix, stmatrix and mma.sync. Fragment layouts after the PTX ISA 9.0: 9.7.14.5.15 "Warp-level matrix load
+// instruction: ldmatrix", "Warp-level matrix store instruction: stmatrix", 9.7.14.5.8 "Matrix Fragments for
+// mma.m16n8k16 with floating point type", 9.7.14.5.7 "Matrix Fragments for mma.m16n8k8"; group is its groupID
+// (lane / 4), thread its threadID_in_group (lane % 4).
 //
 //   m16n8k16, A (8 halves a_i): row = group + (2 <= i < 4 or 6 <= i ? 8 : 0), column = thread * 2 + i % 2 + (i >= 4 ? 8 : 0)
 //   m16n8k16, B (4 halves b_i): row = thread * 2 + i % 2 + (i >= 2 ? 8 : 0), column = group
@@ -12,12 +13,10 @@
 // documented, so results may differ from it by the rounding of the sums).
 #include <cstdint>
 #include <cstring>
-#if defined(__F16C__)
-#include <immintrin.h>
-#endif
 
 #include "block.h"
 #include "memory.h"
+#include "number_formats.h"
 #include "report.h"
 
 namespace emulator {
@@ -38,19 +37,27 @@ void perform_ldmatrix_x4(void* const (&operands)[kWarpLanes], unsigned) {
     }
 }
 
-float from_f16(uint16_t bits) {
-#if defined(__F16C__)
-  return _cvtsh_ss(bits);
-#else
-  __half_raw raw;
-  raw.x = bits;
-  return __half2float(__half(raw));
-#endif
-}
-float from_bf16(uint16_t bits) { return bits_of<float>(uint32_t(bits) << 16); }
-float from_tf32(uint32_t bits) { return bits_of<float>(bits & 0xffffe000u); }  // the low 13 bits don't count
+struct StmatrixOperand {
+  char* row;
+  const uint32_t* registers;
+};
 
-typedef float Row __attribute__((vector_size(32)));  // of 8 columns
+// Row i of a matrix goes to the address that lane i of its eight lanes gave; its elements come in pairs from four lanes,
+// or, transposed, each from a lane of its own.
+template <unsigned kMatrices, bool kTranspose>
+void perform_stmatrix(void* const (&operands)[kWarpLanes], unsigned) {
+  const auto element = [&](unsigned matrix, unsigned lane, unsigned half) {
+    return uint16_t(static_cast<StmatrixOperand*>(operands[lane])->registers[matrix] >> half * 16);
+  };
+  for (unsigned matrix = 0; matrix < kMatrices; ++matrix)
+    for (unsigned row = 0; row < 8; ++row) {
+      uint16_t elements[8];
+      for (unsigned column = 0; column < 8; ++column)
+        elements[column] = kTranspose ? element(matrix, column * 4 + row / 2, row % 2)
+                                      : element(matrix, row * 4 + column / 2, column % 2);
+      memcpy(static_cast<StmatrixOperand*>(operands[matrix * 8 + row])->row, elements, sizeof elements);
+    }
+}
 
 struct MmaOperand {
   float* d;
@@ -108,6 +115,19 @@ void ldmatrix_x4(uint32_t (&registers)[4], const void* row) {
     fail("ldmatrix.x4: the row is outside shared memory: %s", describe_address(row).c_str());
   LdmatrixOperand operand = {registers, static_cast<const char*>(row)};
   collective("ldmatrix.x4", true, kAllLanes, &operand, perform_ldmatrix_x4);
+}
+
+void stmatrix(const char* name, void* row, const uint32_t* registers, unsigned matrices, bool transpose) {
+  if (self().lane() < matrices * 8) {
+    if (reinterpret_cast<uintptr_t>(row) % kRowBytes) fail("%s: the row is not aligned to 16 bytes", name);
+    if (!in_shared_memory(row, kRowBytes))
+      fail("%s: the row is outside shared memory: %s", name, describe_address(row).c_str());
+  }
+  StmatrixOperand operand = {static_cast<char*>(row), registers};
+  collective(name, true, kAllLanes, &operand,
+             matrices == 4 ? transpose ? perform_stmatrix<4, true> : perform_stmatrix<4, false>
+             : transpose   ? perform_stmatrix<2, true>
+                           : perform_stmatrix<2, false>);
 }
 
 void mma(const char* name, Multiplicand type, float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {

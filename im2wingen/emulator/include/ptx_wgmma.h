@@ -1,0 +1,32 @@
+// templates/ptx/wgmma.cuh on the CPU; N comes from the size of d. From issue to the wait d is poisoned, and operands that
+// change in between count as poison.
+#pragma once
+namespace emulator {
+void wgmma_fence();
+void wgmma(const char* name, Multiplicand type, float* d, unsigned n, uint64_t a, uint64_t b, bool accumulate);
+void wgmma_commit_group();
+void wgmma_wait_group(unsigned pending);
+}  // namespace emulator
+
+namespace ptx {
+inline void wgmma_fence() { emulator::wgmma_fence(); }
+inline void wgmma_commit_group() { emulator::wgmma_commit_group(); }
+template <int N>
+void wgmma_wait_group() {
+  emulator::wgmma_wait_group(N);
+}
+template <size_t kRegisters>
+void wgmma_fence_operand(float (&)[kRegisters]) {}
+template <size_t kRegisters>
+void wgmma_m64k16_f32_f16(float (&d)[kRegisters], uint64_t a, uint64_t b, bool accumulate) {
+  emulator::wgmma("wgmma.m64k16.f16", emulator::Multiplicand::kF16, d, 2 * kRegisters, a, b, accumulate);
+}
+template <size_t kRegisters>
+void wgmma_m64k16_f32_bf16(float (&d)[kRegisters], uint64_t a, uint64_t b, bool accumulate) {
+  emulator::wgmma("wgmma.m64k16.bf16", emulator::Multiplicand::kBf16, d, 2 * kRegisters, a, b, accumulate);
+}
+template <size_t kRegisters>
+void wgmma_m64k8_f32_tf32(float (&d)[kRegisters], uint64_t a, uint64_t b, bool accumulate) {
+  emulator::wgmma("wgmma.m64k8.tf32", emulator::Multiplicand::kTf32, d, 2 * kRegisters, a, b, accumulate);
+}
+}  // namespace ptx

@@ -1,0 +1,40 @@
+// TMA: the copies that are under way.
+#pragma once
+#include <deque>
+#include <vector>
+
+#include "async_proxy.h"
+#include "tensor_map.h"
+
+namespace emulator {
+
+// A box at one place of its tensor, and where it lies in shared memory.
+struct Box {
+  const char* name;  // of the instruction
+  TensorMap map;
+  int64_t corner[kMaxRank];
+  char* smem;
+};
+
+struct TensorStore {
+  Box box;
+  std::vector<Chunk> chunks;  // of shared memory: as they were at the issue, then as they are to be stored
+  bool read = false;
+};
+
+// The stores of one thread.
+struct TensorStores {
+  std::vector<TensorStore> open;                // of no group yet
+  std::deque<std::vector<TensorStore>> groups;  // oldest first
+
+  bool unread() const;
+};
+
+void reset_tensor_copies();
+// Lets one load land, if any is under way.
+bool land_a_load();
+bool loads_in_flight();
+// Global memory gets what the thread's stores have read.
+void finish_stores(TensorStores& stores);
+
+}  // namespace emulator

@@ -1,0 +1,85 @@
+"""The PTX wrappers of sm_90a compiled by NVRTC: they are the instructions that they are named after."""
+
+import pytest
+
+from im2wingen.nvrtc import compile_cubin
+from im2wingen.render import Source, _environment
+from im2wingen.sass import disassemble, instruction_counts
+
+TEXT = """
+<% for name in ["mbarrier", "named_barrier", "setmaxnreg", "stmatrix", "tma", "wgmma"] %>
+<% if loop.first %><% include "parts/prelude.cuh" %>
+
+constexpr int WGMMA_N = ${ WGMMA_N };
+<% endif %>
+<% include "ptx/" ~ name ~ ".cuh" %>
+<% endfor %>
+struct Maps {
+  ptx::TensorMap x, y;
+};
+extern "C" __global__ void __launch_bounds__(256, 1) test_kernel(const __grid_constant__ Maps maps, float* out) {
+  IM2WINGEN_DYNAMIC_SMEM(smem);
+  uint64_t* barrier = reinterpret_cast<uint64_t*>(smem + 200 * 1024);
+  if (threadIdx.x == 0) {
+    ptx::prefetch_tensormap(&maps.x);
+    ptx::mbarrier_init(barrier, 2);
+    ptx::fence_mbarrier_init();
+  }
+  __syncthreads();
+  if (threadIdx.x < 128) {
+    ptx::setmaxnreg_dec<40>();
+    if (threadIdx.x == 0) {
+      ptx::mbarrier_arrive_expect_tx(barrier, 3 * 8192);
+      ptx::cp_async_bulk_tensor_3d_load(smem, &maps.x, barrier, 0, -1, 2);
+      ptx::cp_async_bulk_tensor_4d_load(smem + 8192, &maps.x, barrier, 0, -1, 2, 3);
+      ptx::cp_async_bulk_tensor_5d_load(smem + 16384, &maps.x, barrier, 0, -1, 2, 3, 4);
+      ptx::mbarrier_arrive(barrier);
+    }
+    ptx::barrier_arrive(1, 256);
+    return;
+  }
+  ptx::setmaxnreg_inc<232>();
+  ptx::barrier_sync(1, 256);
+  while (!ptx::mbarrier_try_wait_parity(barrier, 0)) {}
+  const uint64_t a = uint64_t(1) << 62 | uint64_t(64) << 32 | __cvta_generic_to_shared(smem) >> 4, b = a + 512;
+  float d[WGMMA_N / 2];
+  ptx::wgmma_fence();
+  ptx::wgmma_${ instruction }(d, a, b, false);
+  ptx::wgmma_${ instruction }(d, a + 2, b + 2, true);
+  ptx::wgmma_commit_group();
+  ptx::wgmma_wait_group<0>();
+  ptx::wgmma_fence_operand(d);
+  for (int i = 0; i < WGMMA_N / 2; ++i) out[i * 128 + threadIdx.x - 128] = d[i];
+  const uint32_t r4[4] = {__float_as_uint(d[0]), __float_as_uint(d[1]), __float_as_uint(d[2]), 1};
+  const uint32_t r2[2] = {__float_as_uint(d[3]), 2};
+  ptx::stmatrix_x4(smem + threadIdx.x * 16, r4);
+  ptx::stmatrix_x2(smem + 4096 + threadIdx.x * 16, r2);
+  ptx::stmatrix_x4_trans(smem + 8192 + threadIdx.x * 16, r4);
+  ptx::stmatrix_x2_trans(smem + 12288 + threadIdx.x * 16, r2);
+  ptx::fence_proxy_async_shared_cta();
+  ptx::barrier_sync(2, 128);
+  if (threadIdx.x == 128) {
+    ptx::cp_async_bulk_tensor_3d_store(&maps.y, smem, 1, 2, 3);
+    ptx::cp_async_bulk_tensor_4d_store(&maps.y, smem, 1, 2, 3, 4);
+    ptx::cp_async_bulk_tensor_5d_store(&maps.y, smem, 1, 2, 3, 4, 5);
+    ptx::cp_async_bulk_commit_group();
+    ptx::cp_async_bulk_wait_group_read<0>();
+    ptx::cp_async_bulk_wait_group<0>();
+  }
+}
+"""
+SASS_TYPE = {"m64k16_f32_f16": "x16.F32", "m64k16_f32_bf16": "x16.F32.BF16", "m64k8_f32_tf32": "x8.F32.TF32"}
+
+
+@pytest.mark.parametrize("instruction", list(SASS_TYPE))
+@pytest.mark.parametrize("n", [8, 40, 96, 176, 216, 256])
+def test_instructions_of_sm_90a(n: int, instruction: str) -> None:
+    """HGMMA multiplies, UTMALDG and UTMASTG are TMA, SYNCS mbarriers, STSM stmatrix."""
+    text = _environment().from_string(TEXT).render(WGMMA_N=str(n), instruction=instruction)
+    cubin = compile_cubin(Source("test_kernel", text), "sm_90a")
+    counts = instruction_counts(cubin)
+    wanted = {"HGMMA": 2, "UTMALDG": 3, "UTMASTG": 3, "STSM": 4, "USETMAXREG": 2}
+    assert {name: counts.get(name) for name in wanted} == wanted
+    assert counts["SYNCS"] >= 4  # init, two arrivals, a wait
+    assert f"HGMMA.64x{n}{SASS_TYPE[instruction]}" in disassemble(cubin)
+    assert cubin.spill_bytes == 0
