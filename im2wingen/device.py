@@ -77,6 +77,7 @@ def target_from_facts(name: str, facts: Mapping[str, int]) -> Target:
         l2_bytes=facts["l2_bytes"] or like.l2_bytes,
         dram_gbps=gbps or like.dram_gbps,
         mma_fp16_tflops=like.mma_fp16_tflops * scale,
+        wgmma_fp16_tflops=like.wgmma_fp16_tflops * scale,
         max_threads_per_sm=facts["max_threads_per_sm"],
         max_blocks_per_sm=facts["max_blocks_per_sm"],
         regs_per_sm=facts["regs_per_sm"],

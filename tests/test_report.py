@@ -13,7 +13,7 @@ CV5 = ConvProblem.parse("cv5")
 def test_roofline_takes_the_larger_floor():
     deep, thin = Roofline.of(CV5, TARGET), Roofline.of(ConvProblem.parse("n128c8h56w56k8r1s1"), TARGET)
     assert (deep.bound, thin.bound) == ("arithmetic", "memory")
-    assert deep.floor_us == pytest.approx(CV5.flops / 620e6)
+    assert deep.floor_us == pytest.approx(CV5.flops / 989e6)
     assert deep.share(2 * deep.floor_us) == 0.5
 
 

@@ -93,7 +93,7 @@ def _ctas_by_registers(values: dict[str, int], threads: int, target: Target) -> 
 
 def _flops_per_cycle(element: int, target: Target) -> float:
     """An SM's at the clock that it sustains."""
-    peak = target.peak_tflops("tf32" if element == 4 else "fp16") * 1e6 / target.sm_count
+    peak = target.mma_sync_tflops("tf32" if element == 4 else "fp16") * 1e6 / target.sm_count
     return peak / (SUSTAINED_CLOCK * target.clock_mhz)
 
 

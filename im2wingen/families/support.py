@@ -99,3 +99,16 @@ def window_transform(problem: ConvProblem, *, channels_last: bool, column_pitch:
         l2_bytes=2 * elements * problem.element_bytes,
     )  # fmt: skip
     return launch, elements * problem.element_bytes
+
+
+def channels_last(problem: ConvProblem, *, channels: int) -> tuple[Launch, int]:
+    """The launch that writes workspace `channels_last`, an NCHW x as [N][H][W][channels], and its bytes."""
+    tiles = ceil_div(problem.h * problem.w, 64) * ceil_div(channels, 64) * problem.n
+    elements = problem.n * problem.h * problem.w * channels
+    launch = Launch(
+        template="channels_last",
+        values={**problem_values(problem), "CHANNELS": channels, "THREADS": _THREADS},
+        grid=(tiles, 1, 1), block=_THREADS, smem_bytes=0, arguments=("x", "channels_last"),
+        l2_bytes=(elements + problem.n * problem.c * problem.h * problem.w) * problem.element_bytes,
+    )  # fmt: skip
+    return launch, elements * problem.element_bytes

@@ -16,8 +16,13 @@ def _sizes(largest: int) -> st.SearchStrategy[int]:
 
 
 @st.composite
-def problems(draw: st.DrawFn, precisions: tuple[str, ...], largest: int = 3000) -> ConvProblem:
-    """Ungrouped problems with arrays from one element to terabytes, in every layout."""
+def problems(
+    draw: st.DrawFn, precisions: tuple[str, ...], largest: int = 3000, *, channel_unit: int = 1
+) -> ConvProblem:
+    """Ungrouped problems with arrays from one element to terabytes, in every layout.
+
+    C and K are multiples of `channel_unit`.
+    """
     pads = {f"pad_{side}": draw(st.sampled_from((0, 0, 1, 3))) for side in ("top", "bottom", "left", "right")}
     r, s = draw(_sizes(13)), draw(_sizes(13))
     dilation_h, dilation_w = draw(st.integers(1, 3)), draw(st.integers(1, 3))
@@ -25,7 +30,8 @@ def problems(draw: st.DrawFn, precisions: tuple[str, ...], largest: int = 3000) 
     assume((r - 1) * dilation_h < h + pads["pad_top"] + pads["pad_bottom"])
     assume((s - 1) * dilation_w < w + pads["pad_left"] + pads["pad_right"])
     fields: dict[str, Any] = {
-        "n": draw(_sizes(largest)), "c": draw(_sizes(largest)), "h": h, "w": w, "k": draw(_sizes(largest)),
+        "n": draw(_sizes(largest)), "c": channel_unit * draw(_sizes(largest // channel_unit)), "h": h, "w": w,
+        "k": channel_unit * draw(_sizes(largest // channel_unit)),
         "r": r, "s": s, "dilation_h": dilation_h, "dilation_w": dilation_w, **pads,
         "stride_h": draw(st.integers(1, 5)), "stride_w": draw(st.integers(1, 5)),
         "precision": draw(st.sampled_from(precisions)), "x_layout": draw(LAYOUTS), "y_layout": draw(LAYOUTS),

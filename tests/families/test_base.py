@@ -1,6 +1,7 @@
 """What every family owes: configs as stored values, a search space that replays, a legal default, sound plans."""
 
 import dataclasses
+import functools
 import itertools
 import json
 import random
@@ -19,25 +20,32 @@ from im2wingen.families.base import Config, Family, Launch, Plan, Rule
 from im2wingen.nvrtc import compile_ptx
 from im2wingen.problem import ConvProblem
 from im2wingen.render import Source, render
-from im2wingen.target import PRESETS, Target, preset
+from im2wingen.target import Target, preset
 
 T = TypeVar("T")
 TARGET = preset("sm_90a")
-PRECISIONS = {"simt": ("fp32",), "mma": ("fp16", "bf16", "tf32")}
+PRECISIONS = {"simt": ("fp32",), "mma": ("fp16", "bf16", "tf32"), "wgmma": ("fp16", "bf16", "tf32")}
 SHAPES = ("cv1", "cv5", "cv12", "n1c1h1w1k1r1s1", "n3c17h9w40k33r3s2st2x1pad1,0,2,1dil1x2")
 WITHOUT_TIME = settings(deadline=None, derandomize=True, max_examples=40, suppress_health_check=list(HealthCheck))
 
 each_family = pytest.mark.parametrize("family", FAMILIES.values(), ids=lambda family: family.name)
+each_arch = pytest.mark.parametrize(
+    ("family", "arch"),
+    [pytest.param(family, arch, id=f"{name}-{arch}") for name, family in FAMILIES.items() for arch in family.archs],
+)
 
 
-def problems_of(family: Family) -> list[ConvProblem]:
-    """Every shape in every layout, the precisions in turn."""
+@functools.cache
+def problems_of(family: Family) -> tuple[ConvProblem, ...]:
+    """Every shape in every layout that the family takes, the precisions in turn; one with the other filter layout."""
     precisions = itertools.cycle(PRECISIONS[family.name])
-    return [
+    every = [
         ConvProblem.parse(shape, precision=next(precisions), layout=layout)
         for shape in SHAPES
         for layout in ("nhwc", "nchw", "nchw-nhwc")
     ]
+    able = [problem for problem in every if family.unsupported(problem, TARGET) is None]
+    return *able, dataclasses.replace(able[-1], w_layout="krsc" if able[-1].w_layout == "kcrs" else "kcrs")
 
 
 def legal(family: Family, problem: ConvProblem, target: Target, count: int, seed: int = 0) -> list[Config]:
@@ -49,13 +57,15 @@ def legal(family: Family, problem: ConvProblem, target: Target, count: int, seed
 
 
 def test_families_by_name() -> None:
-    assert {name: family.name for name, family in FAMILIES.items()} == {"simt": "simt", "mma": "mma"}
+    assert {name: family.name for name, family in FAMILIES.items()} == {name: name for name in ("simt", "mma", "wgmma")}
     assert family_named("mma") is FAMILIES["mma"]
-    with pytest.raises(UsageError, match=r"^family is 'wgmma2'; allowed are simt, mma$"):
+    with pytest.raises(UsageError, match=r"^family is 'wgmma2'; allowed are simt, mma, wgmma$"):
         family_named("wgmma2")
 
 
-@pytest.mark.parametrize(("precision", "names"), [("fp32", ["simt"]), ("tf32", ["mma"]), ("fp16", ["mma"])])
+@pytest.mark.parametrize(
+    ("precision", "names"), [("fp32", ["simt"]), ("tf32", ["mma", "wgmma"]), ("fp16", ["mma", "wgmma"])]
+)
 def test_families_that_can(precision: str, names: list[str]) -> None:
     problem = ConvProblem.parse("cv5", precision=precision)
     assert [family.name for family in families_for(problem, TARGET)] == names
@@ -89,14 +99,25 @@ def test_an_unsupported_precision_is_named(family: Family, precision: str) -> No
 
 
 @each_family
-def test_groups_and_giant_images_are_refused_with_a_sentence(family: Family) -> None:
-    precision = PRECISIONS[family.name][0]
-    grouped = family.unsupported(ConvProblem.parse("n1c4h4w4k4r1s1g2", precision=precision), TARGET)
-    assert grouped is not None
-    assert "groups" in grouped
-    giant = family.unsupported(ConvProblem.parse("n1c65536h256w256k1r1s1", precision=precision), TARGET)
-    assert giant is not None
-    assert "image" in giant
+def test_groups_are_refused_with_a_sentence(family: Family) -> None:
+    problem = ConvProblem.parse("n1c16h4w4k16r1s1g2", precision=PRECISIONS[family.name][0])
+    reason = family.unsupported(problem, TARGET)
+    assert reason is not None
+    assert "groups" in reason
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "word"),
+    [
+        ("simt", "n1c65536h256w256k1r1s1", "image"),  # 2^32 elements of one image
+        ("mma", "n1c65536h256w256k1r1s1", "image"),
+        ("wgmma", "n64c65536h256w256k8r1s1", "array"),  # 2^38 elements of all images
+    ],
+)
+def test_giants_are_refused_with_a_sentence(name: str, shape: str, word: str) -> None:
+    reason = FAMILIES[name].unsupported(ConvProblem.parse(shape, precision=PRECISIONS[name][0]), TARGET)
+    assert reason is not None
+    assert word in reason
 
 
 def test_mma_says_which_arch_it_needs() -> None:
@@ -308,12 +329,12 @@ def check_plan(problem: ConvProblem, target: Target, plan: Plan) -> None:
         assert 32 <= launch.block <= 1024
         assert launch.block % 32 == 0
         assert 0 <= launch.smem_bytes <= target.smem_per_block_bytes
-        assert set(launch.arguments) <= {"x", "w", "bias", "y"} | set(plan.workspace)
+        assert launch.array_names <= {"x", "w", "bias", "y"} | set(plan.workspace)
         assert all(type(value) in (int, bool, str) for value in launch.values.values())
-    assert "y" in plan.launches[-1].arguments
+    assert "y" in plan.launches[-1].array_names
     assert plan.launches[-1].flops >= problem.flops
     assert all(size > 0 for size in plan.workspace.values())
-    used = {name for launch in plan.launches for name in launch.arguments}
+    used = {name for launch in plan.launches for name in launch.array_names}
     assert set(plan.workspace) <= used
 
 
@@ -329,24 +350,43 @@ def test_templates_name_all_that_plans_use(family: Family) -> None:
 
 
 # Shared memory and grid, from the constants of the kernels' own texts.
+TILED_GRID = "constexpr int64_t GRID = int64_t((N + TILE_N - 1) / TILE_N) * kTilesP * kTilesQ * kTilesN;"
 OWN_CONSTANTS = {
-    "simt": """
+    "simt": f"""
 constexpr int kPipeline = 4 * kNumStages * STAGE_FLOATS + (kHasPlan ? int(sizeof(PatchCopy)) * PLACES : 0);
 constexpr int kStore = 4 * STORE_N * THREADS_N * ((BLOCK_M + 31) / 32 * 32 + 16);
 constexpr int SMEM_BYTES = kPipeline > kStore ? kPipeline : kStore;
+{TILED_GRID}
 """,
-    "mma": """
+    "mma": f"""
 constexpr int kStages = A_ELEMENTS + B_ELEMENTS, kOut = (kOutputChannelsLast ? BLOCK_M : BLOCK_N) * OUT_PITCH;
 constexpr int kSums = WARPS_K > 1 ? BLOCK_M * BLOCK_N * 4 / int(sizeof(Element)) : 0;
 constexpr int kMost = kStages > kOut ? (kStages > kSums ? kStages : kSums) : kOut > kSums ? kOut : kSums;
 constexpr int SMEM_BYTES = (UNIT + kMost) * int(sizeof(Element)) + (kRunOrder ? 4 * RUN_WORDS : 0);
+{TILED_GRID}
+""",
+    "wgmma": f"""
+constexpr int kBuffers = FILTER_BUFFERS * FILTER_BYTES + kPatchStages * PATCH_STAGE + kConsumers * STAGING_BYTES;
+constexpr int kBarriers = int(sizeof(uint64_t)) * 2 * (kPatchStages + kFilterStages);
+constexpr int SMEM_BYTES = kBuffers + kBarriers + int(sizeof(int)) * 2 * kConsumers;  // saw_nan comes last
+constexpr int64_t GRID = TILE_COUNT < {TARGET.sm_count} ? TILE_COUNT : {TARGET.sm_count};
 """,
 }
+COMPILED_SHAPES = ("cv1", "cv12", "n3c130h9w9k33r3s3pad1", "n2c40h17w9k70r1s1st2", "n5c8h9w3k8r3s3")
 
 
-@each_family
-@pytest.mark.parametrize("layout", ["nhwc", "nchw"])
-@pytest.mark.parametrize("shape", ["cv1", "cv12", "n3c130h9w9k33r3s3pad1", "n2c40h17w9k70r1s1st2", "n5c8h9w3k8r3s3"])
+def compiled_cases() -> list[Any]:
+    """Families with each shape and layout that they take."""
+    return [
+        pytest.param(family, shape, layout, id=f"{family.name}-{shape}-{layout}")
+        for family, shape, layout in itertools.product(FAMILIES.values(), COMPILED_SHAPES, ("nhwc", "nchw"))
+        if family.unsupported(
+            ConvProblem.parse(shape, precision=PRECISIONS[family.name][0], layout=layout), TARGET
+        ) is None
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("family", "shape", "layout"), compiled_cases())
 def test_what_the_rules_allow_compiles_to_the_launch_that_is_planned(family: Family, shape: str, layout: str) -> None:
     for number, precision in enumerate(PRECISIONS[family.name]):
         problem = ConvProblem.parse(shape, precision=precision, layout=layout)
@@ -356,13 +396,12 @@ def test_what_the_rules_allow_compiles_to_the_launch_that_is_planned(family: Fam
             claims = f"""{OWN_CONSTANTS[family.name]}
 static_assert(SMEM_BYTES == {launch.smem_bytes}, "shared memory");
 static_assert(THREADS == {launch.block}, "threads");
-static_assert(int64_t((N + TILE_N - 1) / TILE_N) * kTilesP * kTilesQ * kTilesN == {launch.grid[0]}, "grid");
+static_assert(GRID == {launch.grid[0]}, "grid");
 """
-            compile_ptx(Source(source.kernel, source.text + claims), "sm_80")
+            compile_ptx(Source(source.kernel, source.text + claims), family.archs[0])
 
 
-@pytest.mark.parametrize("arch", PRESETS)
-@each_family
+@each_arch
 def test_the_default_is_legal_for_the_suite(family: Family, arch: str) -> None:
     target = preset(arch)
     for problem in problems_of(family)[::2]:
@@ -371,40 +410,61 @@ def test_the_default_is_legal_for_the_suite(family: Family, arch: str) -> None:
         check_plan(problem, target, family.plan(problem, target, config))
 
 
-@each_family
-@WITHOUT_TIME
-@given(values=st.data(), arch=st.sampled_from(tuple(PRESETS)))
-def test_the_default_is_legal(family: Family, values: st.DataObject, arch: str) -> None:
-    problem, target = values.draw(problems(PRECISIONS[family.name])), preset(arch)
+def drawn(family: Family, values: st.DataObject) -> tuple[ConvProblem, Target]:
+    """A problem that the family takes, and a target."""
+    any_problem = problems(PRECISIONS[family.name], channel_unit=8 if family.name == "wgmma" else 1)
+    problem, target = values.draw(any_problem), preset(values.draw(st.sampled_from(family.archs)))
     assume(family.unsupported(problem, target) is None)
-    config = family.default(problem, target)
-    assert family.broken_rules(problem, target, config) == []
-    check_plan(problem, target, family.plan(problem, target, config))
+    return problem, target
+
+
+@each_family
+def test_the_default_is_legal(family: Family) -> None:
+    @settings(parent=WITHOUT_TIME, max_examples=8 if family.name == "wgmma" else 40)  # wgmma's take half a second each
+    @given(values=st.data())
+    def check(values: st.DataObject) -> None:
+        problem, target = drawn(family, values)
+        config = family.default(problem, target)
+        assert family.broken_rules(problem, target, config) == []
+        check_plan(problem, target, family.plan(problem, target, config))
+
+    check()
 
 
 @pytest.mark.slow
 @each_family
 @settings(parent=WITHOUT_TIME, max_examples=1500)
-@given(values=st.data(), arch=st.sampled_from(tuple(PRESETS)))
-def test_the_default_is_legal_for_many(family: Family, values: st.DataObject, arch: str) -> None:
-    problem, target = values.draw(problems(PRECISIONS[family.name])), preset(arch)
-    assume(family.unsupported(problem, target) is None)
+@given(values=st.data())
+def test_the_default_is_legal_for_many(family: Family, values: st.DataObject) -> None:
+    problem, target = drawn(family, values)
     assert family.broken_rules(problem, target, family.default(problem, target)) == []
 
 
-@each_family
+LIMITS = (
+    "n1c1h1w1073741800k1r1s3",  # one row of a billion columns
+    "n1c1h1073741800w1k1r3s1",  # one column of a billion rows
+    "n2000000000c1h1w1k1r1s1",  # two billion images of a pixel
+    "n1c1000000h1w1k1000000r1s1",  # a matrix-vector product
+    "n1c3h4000w4000k1r1023s1023",  # a million taps
+)
+LIMITS_IN_UNITS = (  # likewise; channels in whole units
+    "n1c8h1w1073741800k8r1s3",
+    "n1c8h1073741800w1k8r3s1",
+    "n2000000000c8h1w1k8r1s1",
+    "n1c1000000h1w1k1000000r1s1",
+    "n1c8h4000w4000k8r1s249",  # a patch of 256 columns for 8 outputs
+)
+
+
 @pytest.mark.parametrize(
-    "shape",
+    ("name", "shape"),
     [
-        "n1c1h1w1073741800k1r1s3",  # one row of a billion columns
-        "n1c1h1073741800w1k1r3s1",  # one column of a billion rows
-        "n2000000000c1h1w1k1r1s1",  # two billion images of a pixel
-        "n1c1000000h1w1k1000000r1s1",  # a matrix-vector product
-        "n1c3h4000w4000k1r1023s1023",  # a million taps
+        *itertools.product(("simt", "mma"), LIMITS),
+        *itertools.product(("wgmma",), LIMITS_IN_UNITS),
     ],
 )
-def test_the_default_is_legal_at_the_limits(family: Family, shape: str) -> None:
-    problem = ConvProblem.parse(shape, precision=PRECISIONS[family.name][0])
+def test_the_default_is_legal_at_the_limits(name: str, shape: str) -> None:
+    family, problem = FAMILIES[name], ConvProblem.parse(shape, precision=PRECISIONS[name][0])
     assert family.unsupported(problem, TARGET) is None
     config = family.default(problem, TARGET)
     assert family.broken_rules(problem, TARGET, config) == []

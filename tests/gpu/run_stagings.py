@@ -1,7 +1,7 @@
-"""Runs a legal config of every family, precision, staging and K order on small padded problems, for a sanitizer.
+"""Runs a legal config of every family, precision and way to stage on small padded problems, for a sanitizer.
 
-`python run_stagings.py [--raw]`; prints a line a kernel. With --raw each kernel runs once on arrays of its own, without
-the verifier's kernels beside it.
+`python run_stagings.py [--raw] [FAMILY ...]`; prints a line a kernel. With --raw each kernel runs once on arrays of its
+own, without the verifier's kernels beside it. Without a family's name, all of them.
 """
 
 import sys
@@ -22,16 +22,20 @@ PROBLEMS = (  # shape, layout
     ("n2c3h15w17k21r5s5st2pad1", "nhwc"),  # few channels: column and run order
     ("n2c3h15w17k21r5s5st2pad1", "nchw"),
     ("n1c40h6w7k16r3s3pad1dil2", "nhwc-nchw"),
+    ("n3c72h10w12k40r3s3pad1", "nhwc"),
+    ("n3c72h10w22k72r3s3st2pad1", "nhwc"),
 )
-PRECISIONS = {"simt": ("fp32",), "mma": ("fp16", "bf16", "tf32")}
+PRECISIONS = {"simt": ("fp32",), "mma": ("fp16", "bf16", "tf32"), "wgmma": ("fp16", "bf16", "tf32")}
+WAYS = ("staging", "window_order", "mapping", "split")  # fields of configs
 _TRIES = 4000
 
 
 def kinds_of_config(family: Family, problem: ConvProblem, target: Target) -> dict[str, Config]:
-    """The first legal random config of each staging and K order."""
+    """The first legal random config of each way to stage."""
     kinds: dict[str, Config] = {}
     for _, config in zip(range(_TRIES), family.random_configs(problem, target, seed=3), strict=False):
-        kind = f"{config.to_dict()['staging']} {config.to_dict().get('window_order', '')}".strip()
+        fields = config.to_dict()
+        kind = " ".join(str(fields[way]) for way in WAYS if way in fields)
         if kind not in kinds and not family.broken_rules(problem, target, config):
             kinds[kind] = config
     return kinds
@@ -51,13 +55,15 @@ def run_once(device: Device, filler: Filler, problem: ConvProblem, plan: Plan, l
 
 
 def main() -> None:
-    raw = "--raw" in sys.argv[1:]
+    raw, wanted = "--raw" in sys.argv[1:], [name for name in sys.argv[1:] if name != "--raw"]
     device = open_device()
     filler = Filler(device)
-    for family in FAMILIES.values():
+    for family in [FAMILIES[name] for name in wanted or FAMILIES]:
         for precision in PRECISIONS[family.name]:
             for shape, layout in PROBLEMS:
                 problem = ConvProblem.parse(shape, precision=precision, layout=layout, epilogue="bias_relu")
+                if family.unsupported(problem, device.target) is not None:
+                    continue
                 verifier = None if raw else Verifier(problem, device, filler)
                 for kind, config in kinds_of_config(family, problem, device.target).items():
                     plan = family.plan(problem, device.target, config)

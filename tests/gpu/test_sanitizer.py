@@ -1,4 +1,4 @@
-"""compute-sanitizer over every family, precision, staging and K order."""
+"""compute-sanitizer over every family, precision and way to stage."""
 
 import os
 import shutil
@@ -27,5 +27,8 @@ def test_no_kernel_is_reported(tool: str) -> None:
     for staging in ("window", "tap", "explicit"):
         for family in ("simt fp32", "mma fp16", "mma bf16", "mma tf32"):
             assert any(line.startswith(family) and f": {staging}" in line for line in run.stdout.splitlines())
+    for way in ("rows filters", "rows pixels", "rows tiles", "block"):
+        for family in ("wgmma fp16", "wgmma bf16", "wgmma tf32"):
+            assert any(line.startswith(family) and f": {way}" in line for line in run.stdout.splitlines())
     assert any(line.endswith(": window run") for line in run.stdout.splitlines())
     assert "0 errors" in run.stdout or "0 hazards" in run.stdout

@@ -1,0 +1,168 @@
+"""The wgmma family: fp16, bf16 and tf32 on Hopper's tensor cores, fed by TMA; sm_90a."""
+
+from im2wingen.families import wgmma_rules
+from im2wingen.families.base import Family, Launch, Plan, TensorMap
+from im2wingen.families.support import channels_last, pack_filter, problem_values
+from im2wingen.families.wgmma_config import WgmmaConfig, WgmmaGeometry, horizontal, vertical
+from im2wingen.families.wgmma_cost import cta_cycles
+from im2wingen.families.wgmma_rules import RULES
+from im2wingen.families.wgmma_space import default, shapes, suggest
+from im2wingen.problem import ConvProblem
+from im2wingen.target import Target
+
+_FILTER_PROMOTION_BYTES = 256
+
+
+def unsupported(problem: ConvProblem, target: Target) -> str | None:
+    reason = wgmma_rules.unsupported(problem, target)
+    if reason is None and not shapes(problem, target):
+        return "no patch with its filters fits shared memory"
+    return reason
+
+
+def plan(problem: ConvProblem, target: Target, config: WgmmaConfig) -> Plan:
+    geometry = WgmmaGeometry(problem=problem, config=config)
+    launches: list[Launch] = []
+    workspace: dict[str, int] = {}
+    input_name, filter_name = "x", "w"
+    if problem.w_layout != "krsc" or geometry.channels != problem.c:
+        launch, size = pack_filter(problem, order="row", channels_contiguous=True, channels=geometry.channels)
+        launches.append(launch)
+        workspace["packed"], filter_name = size, "packed"
+    if problem.x_layout != "nhwc":
+        launch, size = channels_last(problem, channels=geometry.channels)
+        launches.append(launch)
+        workspace["channels_last"], input_name = size, "channels_last"
+    grid = min(geometry.tiles, target.sm_count)
+    taps = problem.r * problem.s
+    products = (
+        2
+        * geometry.tiles
+        * config.block_n
+        * geometry.wgmma_n
+        * config.subtiles
+        * taps
+        * geometry.steps
+        * 32
+        // problem.element_bytes
+    )
+    busy, idle = cta_cycles(geometry, target)
+    filter_loads = grid if config.filter_resident else geometry.tiles
+    launches.append(
+        Launch(
+            template="wgmma",
+            values={
+                **problem_values(problem),
+                "BF16": problem.precision == "bf16",
+                "MAPPING": config.mapping.upper(),
+                "SPLIT": config.split.upper(),
+                "CHANNELS": geometry.channels,
+                "CONSUMERS": config.num_consumer_warpgroups,
+                "TILE_N": config.tile_n,
+                "TILE_P": config.tile_p,
+                "TILE_Q": config.tile_q,
+                "JOINED_ROWS": config.joined_rows,
+                "WGMMA_N": geometry.wgmma_n,
+                "BLOCK_K": config.block_k,
+                "PATCH_STAGES": config.patch_stages,
+                "FILTER_RESIDENT": config.filter_resident,
+                "FILTER_STAGES": config.filter_stages,
+                "STORE_GROUPS": config.store_groups,
+                "ORDERED": config.ordered,
+                "PROGRAMMATIC_LAUNCH": config.programmatic_launch,
+                "TILE_ORDER_ZIGZAG": config.tile_order == "zigzag",
+            },
+            grid=(grid, 1, 1),
+            block=config.threads,
+            smem_bytes=geometry.smem_bytes,
+            arguments=(
+                _input_maps(geometry, input_name), (_filter_map(geometry, filter_name),),
+                (_output_map(geometry, filter_name),),
+                "bias", "y", "x", "w",
+            ),
+            programmatic=config.programmatic_launch,
+            pipe="mma",
+            busy_cycles=busy,
+            idle_cycles=idle,
+            flops=products,
+            l2_bytes=geometry.tiles * geometry.planes * geometry.chunks * geometry.patch_bytes
+            + filter_loads * taps * geometry.chunks * geometry.filter_bytes
+            + geometry.tiles * config.tile.pixels * config.block_n * problem.element_bytes,
+        )
+    )  # fmt: skip
+    return Plan(launches=tuple(launches), workspace=workspace)
+
+
+def _input_maps(geometry: WgmmaGeometry, name: str) -> tuple[TensorMap, ...]:
+    """One a plane, in the template's order: the plane's (C, N, columns, rows)."""
+    problem, config = geometry.problem, geometry.config
+    rows, columns = vertical(problem), horizontal(problem)
+    element, channels, row_step = problem.element_bytes, geometry.channels, problem.w * geometry.channels
+    maps = []
+    for r in range(rows.used_planes):
+        for s in range(columns.used_planes):
+            top, left = rows.place(r)[0], columns.place(s)[0]
+            maps.append(
+                TensorMap(
+                    array=name, element=problem.precision,
+                    offset_bytes=(top * row_step + left * channels) * element,
+                    dims=(
+                        channels, problem.n, -(-(problem.w - left) // problem.stride_w),
+                        -(-(problem.h - top) // problem.stride_h),
+                    ),
+                    strides_bytes=(
+                        problem.h * row_step * element, problem.stride_w * channels * element,
+                        problem.stride_h * row_step * element,
+                    ),
+                    box=(config.block_k, config.tile_n, geometry.patch_w, geometry.patch_h),
+                    swizzle_bytes=geometry.row_bytes, l2_promotion_bytes=config.l2_promotion_bytes,
+                )
+            )  # fmt: skip
+    return tuple(maps)
+
+
+def _filter_map(geometry: WgmmaGeometry, name: str) -> TensorMap:
+    """The filters' (C, R*S, K)."""
+    problem, config = geometry.problem, geometry.config
+    tap_bytes = geometry.channels * problem.element_bytes
+    return TensorMap(
+        array=name, element=problem.precision, dims=(geometry.channels, problem.r * problem.s, problem.k),
+        strides_bytes=(tap_bytes, problem.r * problem.s * tap_bytes), box=(config.block_k, 1, config.block_n),
+        swizzle_bytes=geometry.row_bytes, l2_promotion_bytes=_FILTER_PROMOTION_BYTES,
+    )  # fmt: skip
+
+
+def _output_map(geometry: WgmmaGeometry, filter_name: str) -> TensorMap:
+    """The (K, N, Q, P) of y; a box is what is stored at once: of rows mapping, one output row.
+
+    An NCHW y is stored without TMA; the filter's map stands in.
+    """
+    problem, config = geometry.problem, geometry.config
+    if problem.y_layout != "nhwc":
+        return _filter_map(geometry, filter_name)
+    pixel = problem.k * problem.element_bytes
+    if config.mapping == "block":
+        columns, rows = 8, config.store_groups
+    elif config.store_groups == geometry.groups_n:
+        columns, rows = config.tile_q, 1
+    else:
+        columns, rows = config.store_groups * 8 // config.tile_n, 1
+    return TensorMap(
+        array="y", element="fp32" if problem.precision == "tf32" else problem.precision,
+        dims=(problem.k, problem.n, problem.q, problem.p),
+        strides_bytes=(problem.p * problem.q * pixel, pixel, problem.q * pixel),
+        box=(128 // problem.element_bytes, config.tile_n, columns, rows), swizzle_bytes=128,
+    )  # fmt: skip
+
+
+WGMMA = Family(
+    name="wgmma",
+    config_type=WgmmaConfig,
+    templates=("wgmma", "pack_filter", "channels_last"),
+    archs=("sm_90a",),
+    unsupported=unsupported,
+    suggest=suggest,
+    rules=RULES,
+    default=default,
+    plan=plan,
+)

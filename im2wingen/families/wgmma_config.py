@@ -1,0 +1,214 @@
+"""A config of the wgmma family, and the numbers that follow from it and a problem."""
+
+from dataclasses import dataclass
+from math import gcd
+from typing import Literal
+
+from im2wingen.families.base import Config
+from im2wingen.families.support import ceil_div, round_up, unit_elements
+from im2wingen.families.tiles import PixelTile
+from im2wingen.problem import ConvProblem
+
+Mapping = Literal["rows", "block"]
+Split = Literal["filters", "pixels", "tiles"]
+Order = Literal["linear", "zigzag"]
+
+CONSUMER_REGISTERS = {1: 255, 2: 240, 3: 160}  # of a thread, by number of consumers
+_STEP_BYTES = 32  # along K, of a wgmma
+_M = 64  # output channels of a wgmma
+_BARRIER_BYTES = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WgmmaConfig(Config):
+    """One way to run wgmma.cu.j2; see its head and parameter block for the meaning of each field."""
+
+    mapping: Mapping  # of the pixels of a subtile to wgmma's N
+    split: Split  # what the consumers share
+    num_consumer_warpgroups: int
+    tile_n: int
+    tile_p: int
+    tile_q: int
+    joined_rows: int
+    block_k: int
+    patch_stages: int
+    filter_resident: bool
+    filter_stages: int  # 1 where the filter is resident
+    store_groups: int
+    l2_promotion_bytes: int  # of x
+    ordered: bool  # consumers of different tiles take strict turns
+    programmatic_launch: bool
+    tile_order: Order
+
+    @property
+    def tile(self) -> PixelTile:
+        return PixelTile(n=self.tile_n, p=self.tile_p, q=self.tile_q)
+
+    @property
+    def block_n(self) -> int:
+        """Output channels of a tile."""
+        return _M * (self.num_consumer_warpgroups if self.split == "filters" else 1)
+
+    @property
+    def threads(self) -> int:
+        return 128 * (1 + self.num_consumer_warpgroups)
+
+    @property
+    def subtiles(self) -> int:
+        return self.tile_q // 8 if self.mapping == "block" else self.tile_p // self.joined_rows
+
+    @property
+    def own_subtiles(self) -> int:
+        """Of a consumer."""
+        return self.subtiles // (self.num_consumer_warpgroups if self.split == "pixels" else 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Axis:
+    """A spatial axis: which input elements the taps read; the template's struct Axis says the same."""
+
+    stride: int
+    dilation: int
+    pad: int
+    taps: int
+
+    @property
+    def period(self) -> int:
+        """From a tap to the next of the same plane."""
+        return self.stride // gcd(self.stride, self.dilation)
+
+    @property
+    def used_planes(self) -> int:
+        """Planes that have taps: those of the first taps."""
+        return min(self.period, self.taps)
+
+    def place(self, tap: int) -> tuple[int, int]:
+        """The plane that a tap reads, and its shift there: for output o, element o + shift of that plane."""
+        shift, plane = divmod(tap * self.dilation - self.pad, self.stride)
+        return plane, shift
+
+    def extent(self, tile: int) -> int:
+        """Elements of a plane that a tile of outputs reads, enough for every plane."""
+        return tile + (self.taps - 1) // self.period * (self.period * self.dilation // self.stride)
+
+
+def vertical(problem: ConvProblem) -> Axis:
+    return Axis(stride=problem.stride_h, dilation=problem.dilation_h, pad=problem.pad_top, taps=problem.r)
+
+
+def horizontal(problem: ConvProblem) -> Axis:
+    return Axis(stride=problem.stride_w, dilation=problem.dilation_w, pad=problem.pad_left, taps=problem.s)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WgmmaGeometry:
+    """Numbers that follow from a problem and a config; the template derives the same ones."""
+
+    problem: ConvProblem
+    config: WgmmaConfig
+
+    @property
+    def row_bytes(self) -> int:
+        """Of a pixel's or a filter's chunk in shared memory: the swizzle's span."""
+        return self.config.block_k * self.problem.element_bytes
+
+    @property
+    def patch_h(self) -> int:
+        return vertical(self.problem).extent(self.config.tile_p)
+
+    @property
+    def patch_w(self) -> int:
+        return horizontal(self.problem).extent(self.config.tile_q)
+
+    @property
+    def planes(self) -> int:
+        return vertical(self.problem).used_planes * horizontal(self.problem).used_planes
+
+    @property
+    def wgmma_n(self) -> int:
+        config = self.config
+        if config.mapping == "block":
+            return 8 * config.tile_p
+        return round_up(((config.joined_rows - 1) * self.patch_w + config.tile_q) * config.tile_n, 8)
+
+    @property
+    def groups_n(self) -> int:
+        """Groups of 8 pixels of a subtile."""
+        return self.wgmma_n // 8
+
+    @property
+    def exact(self) -> bool:
+        """Whether a subtile holds no pixels that are not stored."""
+        config = self.config
+        return config.mapping == "block" or (self.wgmma_n == config.tile_q * config.tile_n and config.joined_rows == 1)
+
+    @property
+    def num_accumulators(self) -> int:
+        """fp32 accumulator registers of a consumer's thread."""
+        return self.wgmma_n // 2 * self.config.own_subtiles
+
+    @property
+    def channels(self) -> int:
+        """Of x as TMA reads it: an NCHW x is brought into that order first, in whole 16-byte units."""
+        problem = self.problem
+        return problem.c if problem.x_layout == "nhwc" else round_up(problem.c, unit_elements(problem))
+
+    @property
+    def chunks(self) -> int:
+        return ceil_div(self.channels, self.config.block_k)
+
+    @property
+    def taken_by_turns(self) -> bool:
+        """Whether each patch stage serves a single consumer of split tiles, in every round.
+
+        A wait tells a round from the next, not from the one after. A consumer that waits for a stage's patch must know
+        that the stage's last patch has landed: since it waited for that itself, or since its turn says so (`ordered`).
+        """
+        return self.config.patch_stages % (self.config.num_consumer_warpgroups * self.planes * self.chunks) == 0
+
+    @property
+    def least_patch_stages(self) -> int:
+        """A patch is given back once the products of the next one of its tile are under way."""
+        return 2 if self.planes * self.chunks > 1 else 1
+
+    @property
+    def steps(self) -> int:
+        """Wgmmas along the channels of one tap."""
+        last = self.channels - (self.chunks - 1) * self.config.block_k
+        step = _STEP_BYTES // self.problem.element_bytes
+        return (self.chunks - 1) * self.config.block_k // step + ceil_div(last, step)
+
+    @property
+    def patch_bytes(self) -> int:
+        return self.patch_h * self.patch_w * self.config.tile_n * self.row_bytes
+
+    @property
+    def filter_bytes(self) -> int:
+        """Of one tap and chunk of a tile's filters."""
+        return self.config.block_n * self.row_bytes
+
+    @property
+    def filter_buffers(self) -> int:
+        problem, config = self.problem, self.config
+        return problem.r * problem.s * self.chunks if config.filter_resident else config.filter_stages
+
+    @property
+    def smem_bytes(self) -> int:
+        """Dynamic shared memory of a CTA."""
+        config = self.config
+        groups = config.store_groups
+        if self.problem.y_layout != "nhwc":  # padded against bank conflicts
+            groups += 1 + groups % 2
+        staging = config.num_consumer_warpgroups * groups * 8 * _M * self.problem.element_bytes
+        barriers = 2 * (config.patch_stages + config.filter_stages) * _BARRIER_BYTES
+        flags = 2 * config.num_consumer_warpgroups * 4
+        patches = config.patch_stages * round_up(self.patch_bytes, 1024)
+        return self.filter_buffers * self.filter_bytes + patches + staging + barriers + flags
+
+    @property
+    def tiles_k(self) -> int:
+        return ceil_div(self.problem.k, self.config.block_n)
+
+    @property
+    def tiles(self) -> int:
+        return self.config.tile.count(self.problem) * self.tiles_k

@@ -1,0 +1,51 @@
+"""What a CTA of wgmma.cu.j2 costs an SM: cycles of its tensor core, and cycles that it waits.
+
+The constants are cycles of an H200 SM, taken from throwaway kernels of the same structure; the estimates rank configs.
+"""
+
+from im2wingen.families.support import ceil_div
+from im2wingen.families.wgmma_config import WgmmaGeometry
+from im2wingen.target import Target
+
+_SMEM_BYTES = 128  # a cycle, that the tensor core can read
+_L2_BYTES = 40  # a cycle, for one SM of all
+_FIRST_PATCH = 4500.0  # from the launch to the first product
+_EPILOGUE_GROUP = 22.0  # for 8 pixels of a subtile to be rounded, staged and stored
+_EPILOGUE = 700.0  # of a tile besides
+_EXPOSED = 0.15  # share of the epilogue during which no other consumer multiplies, but for the last tile
+_TAP = 40.0  # barriers between the products of two taps, of a streamed filter
+_FEW_STAGES = 500.0  # at each patch that is not loaded while the one before it is read
+
+
+def tile_cycles(geometry: WgmmaGeometry) -> tuple[float, float]:
+    """Of one tile: the scarcest of tensor core, shared memory and L2; and the epilogue."""
+    problem, config = geometry.problem, geometry.config
+    n, taps = geometry.wgmma_n, problem.r * problem.s
+    product = max(n / 2, (64 + n) * 32 / _SMEM_BYTES)
+    products = config.subtiles * (config.num_consumer_warpgroups if config.split == "filters" else 1)
+    tensor = taps * geometry.steps * products * product
+    if not config.filter_resident:
+        tensor += taps * geometry.chunks * _TAP
+    loads = geometry.planes * geometry.chunks * geometry.patch_bytes
+    if not config.filter_resident:
+        loads += taps * geometry.chunks * geometry.filter_bytes
+    if config.patch_stages == 1:
+        tensor += geometry.planes * geometry.chunks * (_FEW_STAGES + geometry.patch_bytes / _L2_BYTES)
+    stores = config.tile.pixels * config.block_n * problem.element_bytes
+    epilogue = _EPILOGUE + config.own_subtiles * geometry.groups_n * _EPILOGUE_GROUP
+    return max(tensor, (loads + stores) / _L2_BYTES), epilogue
+
+
+def cta_cycles(geometry: WgmmaGeometry, target: Target) -> tuple[float, float]:
+    """Busy and idle cycles of the CTA with the most tiles."""
+    config = geometry.config
+    share = ceil_div(geometry.tiles, min(geometry.tiles, target.sm_count))
+    busy, epilogue = tile_cycles(geometry)
+    fill = _FIRST_PATCH + (geometry.filter_buffers * geometry.filter_bytes / _L2_BYTES if config.filter_resident else 0)
+    if config.num_consumer_warpgroups == 1:
+        return share * busy, fill + share * epilogue
+    return share * busy, fill + (1 + _EXPOSED * (share - 1)) * epilogue
+
+
+def estimated_cycles(geometry: WgmmaGeometry, target: Target) -> float:
+    return sum(cta_cycles(geometry, target))

@@ -1,0 +1,151 @@
+"""What a wgmma config must obey, and which problems the family takes."""
+
+from im2wingen.families.base import Rule
+from im2wingen.families.support import unit_elements
+from im2wingen.families.wgmma_config import CONSUMER_REGISTERS, WgmmaConfig, WgmmaGeometry, horizontal, vertical
+from im2wingen.problem import ConvProblem
+from im2wingen.target import Target
+
+_OTHER_REGISTERS = 36  # of a consumer's thread, beside its accumulators
+_LEAST_REGISTERS = 28  # likewise; ptxas (CUDA 13.0) refuses a kernel with 26 or fewer
+ROW_BYTES = (128, 64)  # of a chunk: the swizzles
+_MAX_DIM = 2**31  # coordinates are 32-bit and signed
+
+
+def unsupported(problem: ConvProblem, target: Target) -> str | None:
+    if problem.precision not in ("fp16", "bf16", "tf32"):
+        return f"precision {problem.precision} is not one of fp16, bf16, tf32"
+    if target.arch != "sm_90a":
+        return f"needs sm_90a, the target is {target.arch}"
+    if problem.groups != 1:
+        return "groups above 1 are not supported"
+    unit = unit_elements(problem)
+    if (problem.x_layout == "nhwc" and problem.c % unit) or (problem.y_layout == "nhwc" and problem.k % unit):
+        return f"in NHWC, C and K must be multiples of {unit} (16 bytes, the step of TMA's strides)"
+    if problem.stride_h > problem.h or problem.stride_w > problem.w or _has_empty_plane(problem):
+        return "a stride leaves taps that lie in the padding alone"
+    if max(problem.c * problem.padded_h * problem.padded_w, problem.k * problem.p * problem.q) * problem.n >= 2**38:
+        return "an array has 2^38 elements or more"
+    if max(problem.n, problem.padded_h * problem.padded_w, problem.p * problem.q) >= _MAX_DIM:
+        return "an image has 2^31 pixels or more"
+    return None
+
+
+def _has_empty_plane(problem: ConvProblem) -> bool:
+    """Whether a plane that taps read begins beyond the image."""
+    axes = ((vertical(problem), problem.h), (horizontal(problem), problem.w))
+    return any(axis.place(tap)[0] >= size for axis, size in axes for tap in range(axis.used_planes))
+
+
+def _geometry(problem: ConvProblem, config: WgmmaConfig) -> WgmmaGeometry:
+    return WgmmaGeometry(problem=problem, config=config)
+
+
+RULES = (
+    Rule(
+        sentence="num_consumer_warpgroups is from 1 to 3",
+        holds=lambda problem, target, config: config.num_consumer_warpgroups in CONSUMER_REGISTERS,
+    ),
+    Rule(
+        sentence="block_k is 128 or 64 bytes of channels",
+        holds=lambda problem, target, config: _geometry(problem, config).row_bytes in ROW_BYTES,
+    ),
+    Rule(
+        sentence="block mapping is for one image, columns in whole groups of 8, and no joined rows",
+        holds=lambda problem, target, config: (
+            config.mapping != "block" or (config.tile_n == 1 and config.tile_q % 8 == 0 and config.joined_rows == 1)
+        ),
+    ),
+    Rule(
+        sentence="joined_rows divides tile_p in rows mapping",
+        holds=lambda problem, target, config: config.mapping != "rows" or config.tile_p % config.joined_rows == 0,
+    ),
+    Rule(
+        sentence="a subtile has at most 256 pixels",
+        holds=lambda problem, target, config: _geometry(problem, config).wgmma_n <= 256,
+    ),
+    Rule(
+        sentence="a patch has at most 256 rows, columns and images",
+        holds=lambda problem, target, config: (
+            max(_geometry(problem, config).patch_h, _geometry(problem, config).patch_w, config.tile_n) <= 256
+        ),
+    ),
+    Rule(
+        sentence="split pixels gives each consumer as many subtiles",
+        holds=lambda problem, target, config: (
+            config.split != "pixels" or config.subtiles % config.num_consumer_warpgroups == 0
+        ),
+    ),
+    Rule(
+        sentence="one consumer has nothing to split: split is pixels",
+        holds=lambda problem, target, config: config.num_consumer_warpgroups > 1 or config.split == "pixels",
+    ),
+    Rule(
+        sentence="no consumer computes channels beyond K alone",
+        holds=lambda problem, target, config: config.block_n - 64 < problem.k,
+    ),
+    Rule(
+        sentence="patch_stages is 2 or more where a tile has several patches, filter_stages where the filter streams",
+        holds=lambda problem, target, config: (
+            config.patch_stages >= _geometry(problem, config).least_patch_stages
+            and (config.filter_resident or config.filter_stages >= 2)
+        ),
+    ),
+    Rule(
+        sentence="split tiles needs a resident filter",
+        holds=lambda problem, target, config: config.split != "tiles" or config.filter_resident,
+    ),
+    Rule(
+        sentence="split tiles is ordered, or patch_stages is a multiple of the patches of a tile for each consumer",
+        holds=lambda problem, target, config: (
+            config.split != "tiles" or config.ordered or _geometry(problem, config).taken_by_turns
+        ),
+    ),
+    Rule(
+        sentence="ordered is for split tiles",
+        holds=lambda problem, target, config: not config.ordered or config.split == "tiles",
+    ),
+    Rule(
+        sentence="a resident filter is that of all output channels, and filter_stages is 1 then",
+        holds=lambda problem, target, config: (
+            not config.filter_resident or (_geometry(problem, config).tiles_k == 1 and config.filter_stages == 1)
+        ),
+    ),
+    Rule(
+        sentence="store_groups divides the groups of 8 pixels of a subtile, and cuts no pixel's images apart",
+        holds=lambda problem, target, config: _stores_fit(_geometry(problem, config)),
+    ),
+    Rule(
+        sentence="l2_promotion_bytes is 64, 128 or 256",
+        holds=lambda problem, target, config: config.l2_promotion_bytes in (64, 128, 256),
+    ),
+    Rule(
+        sentence="the accumulators fit a consumer's registers",
+        holds=lambda problem, target, config: (
+            _geometry(problem, config).num_accumulators + _OTHER_REGISTERS
+            <= CONSUMER_REGISTERS.get(config.num_consumer_warpgroups, 0)
+        ),
+    ),
+    Rule(
+        sentence="the accumulators of one wgmma fit the registers at the launch",
+        holds=lambda problem, target, config: (
+            _geometry(problem, config).wgmma_n // 2 + _LEAST_REGISTERS <= target.regs_per_sm // config.threads
+        ),
+    ),
+    Rule(
+        sentence="filters, patches and staging fit shared memory",
+        holds=lambda problem, target, config: _geometry(problem, config).smem_bytes <= target.smem_per_block_bytes,
+    ),
+    Rule(
+        sentence="there are fewer than 2^31 tiles",
+        holds=lambda problem, target, config: _geometry(problem, config).tiles < 2**31,
+    ),
+)
+
+
+def _stores_fit(geometry: WgmmaGeometry) -> bool:
+    config = geometry.config
+    if config.store_groups == geometry.groups_n:
+        return True
+    whole = geometry.groups_n % config.store_groups == 0 and config.store_groups * 8 % config.tile_n == 0
+    return whole and geometry.exact

@@ -1,0 +1,199 @@
+"""The search space of the wgmma family, and its default config."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from typing import TypeVar
+
+from im2wingen.families.base import Choose
+from im2wingen.families.support import ceil_div
+from im2wingen.families.wgmma_config import Split, WgmmaConfig, WgmmaGeometry
+from im2wingen.families.wgmma_cost import estimated_cycles
+from im2wingen.families.wgmma_rules import ROW_BYTES, RULES
+from im2wingen.problem import ConvProblem
+from im2wingen.target import Target
+
+T = TypeVar("T")
+_FINALISTS = 48  # shapes of each mapping and split whose stages are looked at
+_SHAPES_OF_A_KIND = 12  # candidates for the fields of _SHAPE_FIELDS, of each mapping and split
+_HOPELESS = 2.0  # times the least estimate
+_SHAPE_FIELDS = (
+    "mapping", "split", "num_consumer_warpgroups", "tile_n", "tile_p", "tile_q", "joined_rows", "block_k",
+    "filter_resident",
+)  # fmt: skip
+_SPLITS: tuple[tuple[Split, int], ...] = (
+    ("filters", 2), ("pixels", 2), ("tiles", 2), ("pixels", 1), ("filters", 3), ("pixels", 3),
+)  # fmt: skip
+_MAX_PATCH_STAGES, _MAX_FILTER_STAGES = 6, 12
+
+
+def suggest(problem: ConvProblem, target: Target, choose: Choose) -> WgmmaConfig:
+    """A config from the search space; its picks are legal together."""
+    found = shapes(problem, target)
+    config = found[choose(",".join(_SHAPE_FIELDS), list(found))]
+    config = replace(config, store_groups=_choose_of(choose, "store_groups", _store_groups(config, problem, target)))
+    config = replace(config, patch_stages=_choose_of(choose, "patch_stages", _patch_stages(config, problem, target)))
+    config = replace(config, filter_stages=_choose_of(choose, "filter_stages", _filter_stages(config, problem, target)))
+    return replace(
+        config,
+        ordered=_choose_of(choose, "ordered", _orders(config, problem)),
+        l2_promotion_bytes=choose("l2_promotion_bytes", [128, 256, 64]),
+        programmatic_launch=choose("programmatic_launch", [False, True]),
+        tile_order=choose("tile_order", ["linear", "zigzag"]),
+    )
+
+
+def default(problem: ConvProblem, target: Target) -> WgmmaConfig:
+    """The first choice of everything: the shape with the least estimated time, and as many stages as fit."""
+
+    def first(name: str, choices: Sequence[T], /) -> T:
+        return choices[0]
+
+    return suggest(problem, target, first)
+
+
+def _choose_of(choose: Choose, name: str, choices: Sequence[T]) -> T:
+    """A pick whose choices depend on earlier ones; they go into the name, and a single one is no choice."""
+    return choices[0] if len(choices) == 1 else choose(f"{name}.{'_'.join(map(str, choices))}", choices)
+
+
+@lru_cache(maxsize=64)
+def shapes(problem: ConvProblem, target: Target) -> Mapping[str, WgmmaConfig]:
+    """Candidates by name, the least estimated time first; empty where no patch fits shared memory."""
+
+    def cycles_of(config: WgmmaConfig) -> float:
+        return estimated_cycles(WgmmaGeometry(problem=problem, config=config), target)
+
+    legal = [config for config in _all_shapes(problem) if not _broken(problem, target, config)]
+    # stages take the longest to find: only for what could be among the best if two patches fit
+    legal.sort(key=lambda config: cycles_of(replace(config, patch_stages=2)))
+    ranked = []
+    finalists: Counter[tuple[str, str]] = Counter()
+    for config in legal:
+        kind = config.mapping, config.split
+        finalists[kind] += 1
+        if finalists[kind] > _FINALISTS:
+            continue
+        stores = _store_groups(config, problem, target)
+        config = replace(config, store_groups=stores[0])
+        config = replace(config, patch_stages=_patch_stages(config, problem, target)[0])
+        config = replace(config, filter_stages=_filter_stages(config, problem, target)[0])
+        ranked.append((cycles_of(config), config.digest(), config))
+    ranked.sort(key=lambda entry: entry[:2])
+    found: dict[str, WgmmaConfig] = {}
+    counts: Counter[tuple[str, str]] = Counter()
+    for cycles, _, config in ranked:
+        if cycles > _HOPELESS * ranked[0][0]:
+            break
+        kind = config.mapping, config.split
+        counts[kind] += 1
+        if counts[kind] <= _SHAPES_OF_A_KIND:
+            found["x".join(str(getattr(config, field)) for field in _SHAPE_FIELDS)] = config
+    return found
+
+
+def _all_shapes(problem: ConvProblem) -> Iterator[WgmmaConfig]:
+    """With the fewest stages and the smallest stores, so that what is legal at all is found."""
+    for split, consumers in _SPLITS:
+        for block_k in (row_bytes // problem.element_bytes for row_bytes in ROW_BYTES):
+            for resident in (False, True):
+                base = WgmmaConfig(
+                    mapping="rows", split=split, num_consumer_warpgroups=consumers, tile_n=1, tile_p=1, tile_q=1,
+                    joined_rows=1, block_k=block_k, patch_stages=1, filter_resident=resident,
+                    filter_stages=1 if resident else 2, store_groups=1, l2_promotion_bytes=128,
+                    ordered=split == "tiles", programmatic_launch=False, tile_order="linear",
+                )  # fmt: skip
+                yield from _tiled(problem, base)
+
+
+def _parts(extent: int, *, most: int) -> list[int]:
+    """Extents of a tile that cut `extent` in near-equal parts, none above `most`, the largest first."""
+    sizes = range(min(extent, most), 0, -1)
+    return [size for size in sizes if ceil_div(extent, ceil_div(extent, size)) == size]
+
+
+def _tiled(problem: ConvProblem, base: WgmmaConfig) -> Iterator[WgmmaConfig]:
+    shared = base.num_consumer_warpgroups if base.split == "pixels" else 1
+    for tile_p in _parts(problem.p, most=32):
+        for blocks in (shared, 2 * shared):
+            yield replace(base, mapping="block", tile_p=tile_p, tile_q=8 * blocks)
+        if tile_p <= 4:
+            break
+    for tile_n in (1, 2, 4, 8, 16):
+        if tile_n > problem.n and tile_n > 1:
+            break
+        for tile_q in _parts(problem.q, most=256)[:4]:
+            if tile_q * tile_n > 256:
+                continue
+            for joined in range(1, min(problem.p, 8) + 1):
+                config = replace(base, tile_n=tile_n, tile_q=tile_q, joined_rows=joined, tile_p=joined)
+                if WgmmaGeometry(problem=problem, config=config).wgmma_n > 256:
+                    break
+                for subtiles in range(1, ceil_div(problem.p, joined) + 1):
+                    wide = replace(config, tile_p=joined * subtiles * shared)
+                    if WgmmaGeometry(problem=problem, config=wide).num_accumulators > 216:
+                        break
+                    yield wide
+
+
+def _broken(problem: ConvProblem, target: Target, config: WgmmaConfig) -> bool:
+    geometry = WgmmaGeometry(problem=problem, config=config)
+    config = replace(config, patch_stages=geometry.least_patch_stages)
+    if not geometry.exact:
+        config = replace(config, store_groups=geometry.groups_n)
+    elif config.tile_n > 8:
+        config = replace(config, store_groups=2)
+    return not all(rule.holds(problem, target, config) for rule in RULES)
+
+
+def _fits(problem: ConvProblem, target: Target, config: WgmmaConfig) -> bool:
+    return WgmmaGeometry(problem=problem, config=config).smem_bytes <= target.smem_per_block_bytes
+
+
+def _store_groups(config: WgmmaConfig, problem: ConvProblem, target: Target) -> list[int]:
+    """The largest that leaves room for stages of patches and filters, and the next smaller."""
+    geometry = WgmmaGeometry(problem=problem, config=config)
+    groups = geometry.groups_n
+    if not geometry.exact:
+        return [groups]
+    whole = [g for g in range(groups, 0, -1) if groups % g == 0 and g * 8 % config.tile_n == 0]
+    filters = [1] if config.filter_resident else [4, 3, 2]
+    for patches, filter_stages in [(p, f) for p in range(2, geometry.least_patch_stages - 1, -1) for f in filters]:
+        roomy = replace(config, patch_stages=patches, filter_stages=filter_stages)
+        if fitting := [g for g in whole if _fits(problem, target, replace(roomy, store_groups=g))]:
+            return fitting[:2]
+    return whole[-1:]
+
+
+def _orders(config: WgmmaConfig, problem: ConvProblem) -> list[bool]:
+    if config.split != "tiles":
+        return [False]
+    return [True, False] if WgmmaGeometry(problem=problem, config=config).taken_by_turns else [True]
+
+
+def _patch_stages(config: WgmmaConfig, problem: ConvProblem, target: Target) -> list[int]:
+    """As many as fit beside three filter stages, most useful first."""
+    geometry = WgmmaGeometry(problem=problem, config=config)
+    least, wanted = geometry.least_patch_stages, 1 if config.filter_resident else 3
+    fitting = [
+        stages
+        for stages in range(least, _MAX_PATCH_STAGES + 1)
+        if _fits(problem, target, replace(config, patch_stages=stages, filter_stages=wanted))
+    ] or [least]
+    if config.split == "tiles":
+        return sorted(fitting, reverse=True)[:3]
+    return sorted(fitting, key=lambda stages: abs(stages - 2))[:3]
+
+
+def _filter_stages(config: WgmmaConfig, problem: ConvProblem, target: Target) -> list[int]:
+    """What is left of shared memory, and less."""
+    if config.filter_resident:
+        return [1]
+    fitting = [
+        stages
+        for stages in range(2, _MAX_FILTER_STAGES + 1)
+        if _fits(problem, target, replace(config, filter_stages=stages))
+    ]
+    most = max(fitting, default=2)
+    return sorted({most, max(2, most * 2 // 3), max(2, most // 2)}, reverse=True)

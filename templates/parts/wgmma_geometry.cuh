@@ -1,0 +1,110 @@
+// ---- planes of x: the pixels that lie a whole number of strides apart ----
+__device__ constexpr int floor_div(int a, int b) { return (a - ((a % b) + b) % b) / b; }
+__device__ constexpr int gcd(int a, int b) { return b == 0 ? a : gcd(b, a % b); }
+// One axis. A tap reads, for output o, element o + shift(tap) of plane(tap). A plane's taps are every PERIOD-th, and its
+// next tap lies SHIFT_STEP elements further.
+template <int STRIDE, int DILATION, int PAD, int TAPS>
+struct Axis {
+  static constexpr int PERIOD = STRIDE / gcd(STRIDE, DILATION), SHIFT_STEP = PERIOD * DILATION / STRIDE;
+  static constexpr int USED = PERIOD < TAPS ? PERIOD : TAPS;  // planes that have taps: those of taps 0 ... USED - 1
+  static __device__ constexpr int shift(int tap) { return floor_div(tap * DILATION - PAD, STRIDE); }
+  static __device__ constexpr int count(int first_tap) { return (TAPS - 1 - first_tap) / PERIOD + 1; }
+  static __device__ constexpr int extent(int tile) { return tile + (count(0) - 1) * SHIFT_STEP; }  // of every patch
+};
+using Vertical = Axis<STRIDE_H, DILATION_H, PAD_TOP, R>;
+using Horizontal = Axis<STRIDE_W, DILATION_W, PAD_LEFT, S>;
+constexpr int PLANES = Vertical::USED * Horizontal::USED;
+struct Plane {
+  int first_r, first_s;    // its first tap
+  int taps_h, taps_w;      // its taps
+  int shift_h, shift_w;    // of the first tap: where the patch begins, from the tile
+};
+__device__ __forceinline__ Plane plane_at(int i) {
+  const int r = i / Horizontal::USED, s = i % Horizontal::USED;
+  return {r, s, Vertical::count(r), Horizontal::count(s), Vertical::shift(r), Horizontal::shift(s)};
+}
+
+// ---- sizes ----
+constexpr int THREADS = 128 * (1 + kConsumers);
+constexpr int PRODUCER_REGISTERS = kConsumers == 2 ? 24 : 32, CONSUMER_REGISTERS = kConsumers == 2 ? 240 : 160;
+constexpr int BLOCK_N = kSplit == FILTERS ? 64 * kConsumers : 64;  // output channels of a tile
+constexpr int CHUNKS = (CHANNELS + BLOCK_K - 1) / BLOCK_K;
+constexpr int STEP_BYTES = 32, STEP_K = STEP_BYTES / sizeof(Element);           // along K, of one wgmma
+constexpr int STEPS = BLOCK_K / STEP_K;                                         // wgmmas along a chunk
+constexpr int LAST_STEPS = (CHANNELS - (CHUNKS - 1) * BLOCK_K + STEP_K - 1) / STEP_K;  // of the last chunk
+constexpr int ROW_BYTES = BLOCK_K * sizeof(Element);                            // of a pixel or filter
+constexpr int PATCH_H = Vertical::extent(TILE_P), PATCH_W = Horizontal::extent(TILE_Q);
+constexpr int PATCH_PITCH = PATCH_W * TILE_N * ROW_BYTES;  // bytes from one row of x to the next
+constexpr int PATCH_BYTES = PATCH_H * PATCH_PITCH;
+constexpr int PATCH_STAGE = (PATCH_BYTES + 1023) / 1024 * 1024;
+constexpr int FILTER_BYTES = BLOCK_N * ROW_BYTES;
+constexpr int FILTER_BUFFERS = kFilterResident ? R * S * CHUNKS : kFilterStages;
+constexpr int SUBTILES = kMapping == BLOCK ? TILE_Q / 8 : TILE_P / JOINED_ROWS;
+constexpr int OWN_SUBTILES = kSplit == PIXELS ? SUBTILES / kConsumers : SUBTILES;  // of a consumer
+constexpr int SUBTILE_STEP = kMapping == BLOCK ? 8 * ROW_BYTES : JOINED_ROWS * PATCH_PITCH;
+constexpr int GROUP_STEP = kMapping == BLOCK ? PATCH_PITCH : 8 * ROW_BYTES;  // from 8 pixels to the next 8
+constexpr int GROUPS_N = WGMMA_N / 8;
+// Staging of a consumer: 64 channels a pixel, in parts of 128 bytes a pixel.
+constexpr int STORE_PARTS = sizeof(Element) / 2, PART_CHANNELS = 64 / STORE_PARTS, PART_BYTES = STORE_GROUPS * 1024;
+// NCHW: (64, STAGING_PITCH) of pixels; the pad spreads channels over the banks.
+constexpr int STAGING_PITCH = STORE_GROUPS * 8 + (STORE_GROUPS % 2 == 0 ? 8 : 16);
+constexpr int STAGING_BYTES = kOutputChannelsLast ? STORE_PARTS * PART_BYTES : 64 * STAGING_PITCH * sizeof(Element);
+constexpr int TILES_N = (N + TILE_N - 1) / TILE_N, TILES_P = (P + TILE_P - 1) / TILE_P;
+constexpr int TILES_Q = (Q + TILE_Q - 1) / TILE_Q, TILES_K = (K + BLOCK_N - 1) / BLOCK_N;
+constexpr int TILE_COUNT = TILES_N * TILES_P * TILES_Q * TILES_K;
+// What one consumer stores of a tile.
+constexpr int OWN_P = kSplit == PIXELS && kMapping == ROWS ? TILE_P / kConsumers : TILE_P;
+constexpr int OWN_Q = kSplit == PIXELS && kMapping == BLOCK ? TILE_Q / kConsumers : TILE_Q;
+constexpr bool kRepair = kHasPadding;  // zeros of the padding meet the filter: an Inf or a NaN there makes a NaN
+
+// ---- what the parameters must obey ----
+static_assert(CHANNELS % UNIT == 0 && (!kOutputChannelsLast || K % UNIT == 0), "TMA's strides are multiples of 16 bytes");
+static_assert(ROW_BYTES == 128 || ROW_BYTES == 64, "a row of a patch is one swizzle span");
+static_assert(WGMMA_N % 8 == 0 && WGMMA_N <= 256, "the N of wgmma");
+static_assert(kMapping == BLOCK ? TILE_N == 1 && TILE_Q % 8 == 0 && WGMMA_N == 8 * TILE_P && JOINED_ROWS == 1
+                                : TILE_P % JOINED_ROWS == 0 &&
+                                      WGMMA_N == (((JOINED_ROWS - 1) * PATCH_W + TILE_Q) * TILE_N + 7) / 8 * 8,
+              "a subtile is WGMMA_N pixels");
+static_assert(kSplit != PIXELS || SUBTILES % kConsumers == 0, "each consumer has as many subtiles");
+static_assert((kPatchStages > 1 || PLANES * CHUNKS == 1) && (kFilterStages > 1 || kFilterResident),
+              "a buffer is given back once the products of the next one are under way");
+static_assert(kSplit != TILES || kFilterResident, "consumers at different tiles do not share filter stages");
+static_assert(!kOrdered || (kSplit == TILES && kConsumers > 1), "turns are for consumers of different tiles");
+static_assert(!kFilterResident || TILES_K == 1, "resident filters are those of one tile");
+static_assert(STORE_GROUPS == GROUPS_N || (GROUPS_N % STORE_GROUPS == 0 && STORE_GROUPS * 8 % TILE_N == 0 && WGMMA_N == (kMapping == BLOCK ? 8 * TILE_P : TILE_Q * TILE_N)),
+              "a part of a subtile that is stored alone is whole pixels");
+static_assert(JOINED_ROWS == 1 || STORE_GROUPS == GROUPS_N, "joined rows are staged together");
+static_assert(PATCH_W <= 256 && PATCH_H <= 256 && TILE_N <= 256, "a box of TMA");
+
+// ---- shared memory ----
+struct Smem {
+  unsigned char* filters;  // (FILTER_BUFFERS, BLOCK_N, BLOCK_K)
+  unsigned char* patches;  // (kPatchStages, PATCH_H, PATCH_W, TILE_N, BLOCK_K)
+  unsigned char* staging;  // (kConsumers, STORE_PARTS, STORE_GROUPS * 8, PART_CHANNELS); NCHW: (.., 64, STAGING_PITCH)
+  uint64_t *patch_full, *patch_empty, *filter_full, *filter_empty;
+  int* saw_nan;  // (kConsumers, 2): whether an accumulator of the tile is NaN; tiles take turns
+};
+__device__ __forceinline__ Smem shared_memory(unsigned char* memory) {
+  Smem smem;
+  smem.filters = memory;
+  smem.patches = smem.filters + FILTER_BUFFERS * FILTER_BYTES;
+  smem.staging = smem.patches + kPatchStages * PATCH_STAGE;
+  smem.patch_full = reinterpret_cast<uint64_t*>(smem.staging + kConsumers * STAGING_BYTES);
+  smem.patch_empty = smem.patch_full + kPatchStages;
+  smem.filter_full = smem.patch_empty + kPatchStages;
+  smem.filter_empty = smem.filter_full + kFilterStages;
+  smem.saw_nan = reinterpret_cast<int*>(smem.filter_empty + kFilterStages);
+  return smem;
+}
+
+// The place of a tile: its first image, output row and column, output channel.
+struct Origin {
+  int n, p, q, k;
+};
+__device__ __forceinline__ Origin origin_of(int tile) {
+  int k = tile % TILES_K;
+  tile /= TILES_K;
+  if (kTileOrderZigzag && tile % 2 == 1) k = TILES_K - 1 - k;
+  const int q = tile % TILES_Q, p = tile / TILES_Q % TILES_P, n = tile / (TILES_Q * TILES_P);
+  return {n * TILE_N, p * TILE_P, q * TILE_Q, k * BLOCK_N};
+}

@@ -1,0 +1,89 @@
+// ---- rings of buffers, and the warps that fill them ----
+template <int STAGES>
+struct Ring {
+  int stage = 0;
+  uint32_t parity = 0;  // of the round, for who waits until a buffer is full
+
+  __device__ __forceinline__ void advance() {
+    if (++stage == STAGES) {
+      stage = 0;
+      parity ^= 1;
+    }
+  }
+};
+
+__device__ __forceinline__ void wait(uint64_t* barrier, uint32_t parity) {
+  while (!ptx::mbarrier_try_wait_parity(barrier, parity)) {
+  }
+}
+
+__device__ __forceinline__ void init_barriers(const Smem& smem) {
+  for (int i = 0; i < kPatchStages; ++i) {
+    ptx::mbarrier_init(smem.patch_full + i, 1);
+    ptx::mbarrier_init(smem.patch_empty + i, kSplit == TILES ? 4 : 4 * kConsumers);
+  }
+  for (int i = 0; i < kFilterStages; ++i) {
+    ptx::mbarrier_init(smem.filter_full + i, 1);
+    ptx::mbarrier_init(smem.filter_empty + i, 4 * kConsumers);
+  }
+  for (int i = 0; i < 2 * kConsumers; ++i) smem.saw_nan[i] = 0;
+}
+
+struct InputMaps {
+  ptx::TensorMap plane[PLANES];  // (C, N, columns, rows) of a plane, innermost first
+};
+
+// Loops stay rolled: the producer has few registers.
+__device__ __forceinline__ void load_patches(const Smem& smem, const InputMaps& input) {
+  Ring<kPatchStages> ring;
+#pragma unroll 1
+  for (int tile = blockIdx.x; tile < TILE_COUNT; tile += gridDim.x) {
+    const Origin origin = origin_of(tile);
+#pragma unroll 1
+    for (int chunk = 0; chunk < CHUNKS; ++chunk) {
+#pragma unroll 1
+      for (int i = 0; i < PLANES; ++i) {
+        const Plane plane = plane_at(i);
+        wait(smem.patch_empty + ring.stage, ring.parity ^ 1);
+        ptx::mbarrier_arrive_expect_tx(smem.patch_full + ring.stage, PATCH_BYTES);
+        ptx::cp_async_bulk_tensor_4d_load(smem.patches + ring.stage * PATCH_STAGE, &input.plane[i],
+                                          smem.patch_full + ring.stage, chunk * BLOCK_K, origin.n,
+                                          origin.q + plane.shift_w, origin.p + plane.shift_h);
+        ring.advance();
+      }
+    }
+  }
+}
+
+// Stages in the order in which they are multiplied: chunk, plane, tap.
+__device__ __forceinline__ void load_filters(const Smem& smem, const ptx::TensorMap& filter) {
+  Ring<kFilterStages> ring;
+  int buffer = 0;
+  if (kFilterResident) ptx::mbarrier_arrive_expect_tx(smem.filter_full, FILTER_BUFFERS * FILTER_BYTES);
+#pragma unroll 1
+  for (int tile = blockIdx.x; tile < TILE_COUNT; tile += gridDim.x) {
+    const Origin origin = origin_of(tile);
+#pragma unroll 1
+    for (int chunk = 0; chunk < CHUNKS; ++chunk)
+#pragma unroll 1
+      for (int i = 0; i < PLANES; ++i) {
+        const Plane plane = plane_at(i);
+#pragma unroll 1
+        for (int r = plane.first_r; r < R; r += Vertical::PERIOD)
+#pragma unroll 1
+          for (int s = plane.first_s; s < S; s += Horizontal::PERIOD) {
+            if constexpr (!kFilterResident) {
+              buffer = ring.stage;
+              wait(smem.filter_empty + buffer, ring.parity ^ 1);
+              ptx::mbarrier_arrive_expect_tx(smem.filter_full + buffer, FILTER_BYTES);
+            }
+            ptx::cp_async_bulk_tensor_3d_load(smem.filters + buffer * FILTER_BYTES, &filter,
+                                              smem.filter_full + (kFilterResident ? 0 : buffer), chunk * BLOCK_K,
+                                              r * S + s, origin.k);
+            ++buffer;
+            ring.advance();
+          }
+      }
+    if (kFilterResident) return;
+  }
+}

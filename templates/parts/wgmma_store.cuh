@@ -1,0 +1,206 @@
+// ---- epilogue: accumulators -> staging, 64 channels a pixel -> y by TMA, which leaves out what lies outside ----
+__device__ __forceinline__ uint32_t pack(float low, float high) {
+  const Element pair[2] = {from_float<Element>(low), from_float<Element>(high)};
+  uint32_t packed;
+  memcpy(&packed, pair, sizeof packed);
+  return packed;
+}
+
+// Groups FIRST ... FIRST + STORE_GROUPS - 1 of a subtile, swizzled as TMA reads them. A lane holds channels `lane / 4` and
+// + 8 of its warp's 16, of pixels `lane % 4 * 2` and + 1 of each group.
+template <int FIRST>
+__device__ __forceinline__ void stage_groups(unsigned char* staging, const float (&acc)[WGMMA_N / 2], int warp, int lane,
+                                             float bias0, float bias1) {
+  if constexpr (sizeof(Element) == 4) {
+#pragma unroll
+    for (int j = 0; j < STORE_GROUPS; ++j)
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        const int pixel = lane % 4 * 2 + e % 2, k = warp * 16 + lane / 4 + e / 2 * 8;
+        const int unit = k % PART_CHANNELS / UNIT ^ pixel;
+        unsigned char* at = staging + k / PART_CHANNELS * PART_BYTES + j * 1024 + pixel * 128 + unit * 16 + k % UNIT * 4;
+        *reinterpret_cast<float*>(at) = epilogue(acc[(FIRST + j) * 4 + e], e < 2 ? bias0 : bias1);
+      }
+  } else {
+    const int pixel = lane % 8, unit = warp * 2 + lane / 8 % 2;
+    unsigned char* row = staging + pixel * 128 + (unit ^ pixel) * 16;  // of the first of two groups
+#pragma unroll
+    for (int j = 0; j < STORE_GROUPS; j += 2) {
+      uint32_t fragments[4];
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        if (j + half == STORE_GROUPS) break;
+        const float* d = acc + (FIRST + j + half) * 4;
+        fragments[half * 2] = pack(epilogue(d[0], bias0), epilogue(d[1], bias0));
+        fragments[half * 2 + 1] = pack(epilogue(d[2], bias1), epilogue(d[3], bias1));
+      }
+      if (j + 1 < STORE_GROUPS)
+        ptx::stmatrix_x4_trans(row + (j + lane / 16) * 1024, fragments);
+      else
+        ptx::stmatrix_x2_trans(row + j * 1024, {fragments[0], fragments[1]});
+    }
+  }
+}
+
+// The same for an NCHW y: channels are rows of pixels.
+template <int FIRST>
+__device__ __forceinline__ void stage_rows(unsigned char* staging, const float (&acc)[WGMMA_N / 2], int warp, int lane,
+                                           float bias0, float bias1) {
+  struct alignas(2 * sizeof(Element)) Pair {
+    Element e[2];
+  };
+  Element* row = reinterpret_cast<Element*>(staging) + (warp * 16 + lane / 4) * STAGING_PITCH + lane % 4 * 2;
+#pragma unroll
+  for (int j = 0; j < STORE_GROUPS; ++j) {
+    const float* d = acc + (FIRST + j) * 4;
+    *reinterpret_cast<Pair*>(row + j * 8) = {from_float<Element>(epilogue(d[0], bias0)), from_float<Element>(epilogue(d[1], bias0))};
+    *reinterpret_cast<Pair*>(row + 8 * STAGING_PITCH + j * 8) = {from_float<Element>(epilogue(d[2], bias1)), from_float<Element>(epilogue(d[3], bias1))};
+  }
+}
+
+// Where pixel `i` of a subtile lies in an image's plane of y, or -1 if it is not stored; its image in `n`.
+__device__ __forceinline__ int pixel_offset(int i, Origin place, int& n) {
+  int p, q;
+  if constexpr (kMapping == BLOCK) {
+    n = place.n;
+    p = place.p + i / 8;
+    q = i % 8;
+  } else {
+    n = place.n + i % TILE_N;
+    const int column = i / TILE_N;  // of joined rows
+    p = place.p + column / PATCH_W;
+    q = column % PATCH_W;
+  }
+  const bool stored = q < (kMapping == BLOCK ? 8 : TILE_Q) && p < place.p + (kMapping == BLOCK ? TILE_P : JOINED_ROWS) &&
+                      place.q + q < Q && p < P && n < N;
+  return stored ? p * Q + place.q + q : -1;
+}
+
+// A warp takes every fourth channel; a lane keeps its pixels.
+template <int FIRST>
+__device__ __forceinline__ void store_rows(Element* y, const unsigned char* staging, int warp, int lane, Origin place) {
+  // with one image, neighbouring columns of y are neighbours in staging too
+  constexpr int VECTOR = TILE_N == 1 && Q % 2 == 0 && (kMapping == BLOCK || TILE_Q % 2 == 0 && PATCH_W % 2 == 0) ? 2 : 1;
+  struct alignas(VECTOR * sizeof(Element)) Vector {
+    Element e[VECTOR];
+  };
+  constexpr int COUNT = (STORE_GROUPS * 8 / VECTOR + 31) / 32;
+  Element* to[COUNT];
+#pragma unroll
+  for (int i = 0; i < COUNT; ++i) {
+    const int pixel = (i * 32 + lane) * VECTOR;
+    int n = 0;
+    const int offset = pixel < STORE_GROUPS * 8 ? pixel_offset(FIRST * 8 + pixel, place, n) : -1;
+    to[i] = offset < 0 ? nullptr : y + (int64_t(n) * K + place.k + warp) * (P * Q) + offset;
+  }
+  const Element* from = reinterpret_cast<const Element*>(staging) + warp * STAGING_PITCH + lane * VECTOR;
+#pragma unroll 4
+  for (int k = warp; k < 64 && place.k + k < K; k += 4) {
+#pragma unroll
+    for (int i = 0; i < COUNT; ++i) {
+      if (to[i] == nullptr) continue;
+      *reinterpret_cast<Vector*>(to[i]) = *reinterpret_cast<const Vector*>(from + i * 32 * VECTOR);
+      to[i] += 4 * int64_t(P * Q);
+    }
+    from += 4 * STAGING_PITCH;
+  }
+}
+
+template <int FIRST>
+__device__ __forceinline__ void store_groups(unsigned char* staging, const float (&acc)[WGMMA_N / 2], int consumer,
+                                             int thread, float bias0, float bias1, const ptx::TensorMap* output,
+                                             Element* y, Origin place) {
+  const int warp = thread / 32, lane = thread % 32;
+  if (kOutputChannelsLast && thread == 0) ptx::cp_async_bulk_wait_group_read<0>();
+  ptx::barrier_sync(1 + consumer, 128);  // staging may be written
+  if constexpr (kOutputChannelsLast) {
+    stage_groups<FIRST>(staging, acc, warp, lane, bias0, bias1);
+    ptx::fence_proxy_async_shared_cta();
+  } else {
+    stage_rows<FIRST>(staging, acc, warp, lane, bias0, bias1);
+  }
+  ptx::barrier_sync(1 + consumer, 128);  // staging is complete
+  if constexpr (!kOutputChannelsLast) {
+    store_rows<FIRST>(y, staging, warp, lane, place);
+  } else if (thread == 0) {
+#pragma unroll
+    for (int part = 0; part < STORE_PARTS; ++part) {
+      unsigned char* from = staging + part * PART_BYTES;
+      const int k = place.k + part * PART_CHANNELS;
+      if constexpr (kMapping == BLOCK) {
+        ptx::cp_async_bulk_tensor_4d_store(output, from, k, place.n, place.q, place.p + FIRST);
+      } else {
+#pragma unroll
+        for (int row = 0; row < JOINED_ROWS; ++row)
+          ptx::cp_async_bulk_tensor_4d_store(output, from + row * PATCH_W * TILE_N * 128, k, place.n,
+                                             place.q + FIRST * 8 / TILE_N, place.p + row);
+      }
+    }
+    ptx::cp_async_bulk_commit_group();
+  }
+  if constexpr (FIRST + STORE_GROUPS < GROUPS_N)
+    store_groups<FIRST + STORE_GROUPS>(staging, acc, consumer, thread, bias0, bias1, output, y, place);
+}
+
+// Whether one of the accumulators may be NaN.
+__device__ __forceinline__ bool has_nan(const Accumulators& acc) {
+  float probe = 0.0f;
+#pragma unroll
+  for (int i = 0; i < OWN_SUBTILES; ++i)
+#pragma unroll
+    for (int j = 0; j < WGMMA_N / 2; ++j) probe = fmaf(acc[i][j], 0.0f, probe);  // an Inf counts too, which only costs time
+  return probe != probe;
+}
+
+// What came out as NaN is computed again, over the taps inside the image alone.
+__device__ __noinline__ void repair_tile(const Element* x, const Element* w, const Element* bias, Element* y, Origin origin,
+                                         int thread) {
+  constexpr int CHANNELS = 64;
+  for (int i = thread; i < TILE_N * OWN_P * OWN_Q * CHANNELS; i += 128) {
+    const int k = origin.k + i % CHANNELS, pixel = i / CHANNELS;
+    const int q = origin.q + pixel % OWN_Q, p = origin.p + pixel / OWN_Q % OWN_P, n = origin.n + pixel / (OWN_Q * OWN_P);
+    if (k >= K || q >= Q || p >= P || n >= N) continue;
+    const float stored = to_float(y[output_offset(n, p, q, k)]);
+    if (stored != stored) repair_output(x, w, bias, y, n, p, q, k);
+  }
+}
+
+__device__ __forceinline__ void consume(const Smem& smem, int index, const ptx::TensorMap* output, const Element* bias,
+                                        Element* y, const Element* x, const Element* w) {
+  constexpr int kTurns = kSplit == TILES ? kConsumers : 1;
+  const int thread = threadIdx.x % 128, lane = thread % 32;
+  const int first = blockIdx.x + (kSplit == TILES ? index * gridDim.x : 0);
+  unsigned char* staging = smem.staging + index * STAGING_BYTES;
+  Consumer consumer = {index, lane};
+  int* saw_nan = smem.saw_nan + 2 * index;
+  if constexpr (kFilterResident) wait(smem.filter_full, 0);
+  if (kOrdered && index == kConsumers - 1) ptx::barrier_arrive(4, 256);  // the first consumer begins
+  if (kSplit == TILES) consumer.skip_patches(index * CHUNKS * PLANES);
+  for (int tile = first; tile < TILE_COUNT; tile += kTurns * gridDim.x) {
+    Accumulators acc;
+    multiply_tile(acc, smem, consumer);
+    if (kSplit == TILES) consumer.skip_patches((kConsumers - 1) * CHUNKS * PLANES);
+    if (kRepair && has_nan(acc)) *saw_nan = 1;
+    Origin origin = origin_of(tile);
+    if (kSplit == FILTERS) origin.k += index * 64;
+    if (kSplit == PIXELS && kMapping == ROWS) origin.p += index * OWN_P;
+    if (kSplit == PIXELS && kMapping == BLOCK) origin.q += index * OWN_Q;
+    const int k = origin.k + thread / 32 * 16 + lane / 4;
+    const float bias0 = epilogue_bias(bias, k), bias1 = epilogue_bias(bias, k + 8);
+#pragma unroll
+    for (int i = 0; i < OWN_SUBTILES; ++i) {
+      const Origin place = {origin.n, origin.p + (kMapping == ROWS ? i * JOINED_ROWS : 0),
+                            origin.q + (kMapping == BLOCK ? i * 8 : 0), origin.k};
+      store_groups<0>(staging, acc[i], index, thread, bias0, bias1, output, y, place);
+    }
+    if (kRepair && *saw_nan) {
+      if (kOutputChannelsLast && thread == 0) ptx::cp_async_bulk_wait_group<0>();
+      ptx::barrier_sync(1 + index, 128);  // y is written
+      repair_tile(x, w, bias, y, origin, thread);
+      ptx::barrier_sync(1 + index, 128);  // all have seen saw_nan
+      if (thread == 0) *saw_nan = 0;
+    }
+    saw_nan = smem.saw_nan + 2 * index + (saw_nan == smem.saw_nan + 2 * index);
+  }
+  if (kOutputChannelsLast && thread == 0) ptx::cp_async_bulk_wait_group_read<0>();
+}

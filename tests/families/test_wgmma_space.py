@@ -1,0 +1,49 @@
+"""What the search space of the wgmma family promises for the suite's layers and for odd problems."""
+
+import itertools
+
+import pytest
+from wgmma_cases import TARGET
+
+from im2wingen.families.wgmma import WGMMA
+from im2wingen.families.wgmma_space import shapes
+from im2wingen.problem import ConvProblem
+
+LAYERS = ("cv4", "cv5", "cv6", "cv8", "cv9", "cv10", "cv11", "cv12")
+ODD = (
+    "n1c8h1w1k8r1s1",  # one pixel
+    "n2c8h1w700k8r1s3",  # one long row
+    "n3c24h700w1k72r3s1",  # one long column
+    "n1c2048h3w3k1000r3s3",  # one output a row, many channels
+    "n257c16h5w5k136r3s3pad2dil2",  # a prime number of images
+    "n2c24h33w35k24r5s4st3x2pad1,0,2,1dil2x1",  # planes
+    "n1c16h2160w3840k16r3s3",  # a picture
+    "n1c64h64w64k8r11s11",  # 121 taps
+    "n1c64h200w200k64r33s33",  # two stages of the smallest patch hardly fit
+)
+
+
+@pytest.mark.parametrize("shape", [*LAYERS, *ODD])
+def test_every_pick_is_legal(shape: str) -> None:
+    problem = ConvProblem.parse(shape)
+    assert WGMMA.unsupported(problem, TARGET) is None
+    candidates = shapes(problem, TARGET)
+    assert 0 < len(candidates) <= 6 * 12
+    assert all(WGMMA.broken_rules(problem, TARGET, config) == [] for config in candidates.values())
+    configs = list(itertools.islice(WGMMA.random_configs(problem, TARGET, 1), 60))
+    assert [WGMMA.broken_rules(problem, TARGET, config) for config in configs] == [[]] * 60
+    default = WGMMA.default(problem, TARGET)
+    assert WGMMA.broken_rules(problem, TARGET, default) == []
+    assert WGMMA.choices_of(problem, TARGET, default) is not None
+    if shape in LAYERS:  # the space holds several ways
+        assert len({(config.mapping, config.split) for config in candidates.values()}) >= 2
+        assert len(set(configs)) > 40
+
+
+def test_the_best_shape_comes_first() -> None:
+    problem = ConvProblem.parse("cv9")
+    first = next(iter(shapes(problem, TARGET).values()))
+    default = WGMMA.default(problem, TARGET).to_dict()
+    assert {name: default[name] for name in ("mapping", "split", "tile_n", "tile_p", "tile_q", "block_k")} == {
+        name: getattr(first, name) for name in ("mapping", "split", "tile_n", "tile_p", "tile_q", "block_k")
+    }

@@ -1,0 +1,73 @@
+"""What the tests of the wgmma family share: small legal configs, and runs in the emulator that must be exact."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from im2wingen.dtypes import STORAGE_DTYPE, from_storage, to_storage
+from im2wingen.emulator import run_plan
+from im2wingen.families.wgmma import WGMMA
+from im2wingen.families.wgmma_config import WgmmaConfig, WgmmaGeometry
+from im2wingen.problem import ConvProblem
+from im2wingen.reference import conv_reference
+from im2wingen.target import preset
+from im2wingen.verify_emulated import emulated_inputs, verify_emulated
+
+TARGET = preset("sm_90a")
+TWO_SMS = replace(TARGET, sm_count=2)  # a CTA computes several tiles
+_SMALL: dict[str, Any] = {
+    "mapping": "rows", "split": "pixels", "num_consumer_warpgroups": 1, "joined_rows": 1, "patch_stages": 2,
+    "filter_resident": False, "filter_stages": 3, "l2_promotion_bytes": 128, "ordered": False,
+    "programmatic_launch": False, "tile_order": "linear",
+}  # fmt: skip
+
+
+def config_of(problem: ConvProblem, **changes: Any) -> WgmmaConfig:
+    """A legal config of one consumer and a small tile, changed; whole subtiles are stored at once if not said.
+
+    `tile` is (images, rows, columns); by default 1 x 2 x 5 where the output has as much, in block mapping 1 x 2 x 8.
+    `row_bytes` (128 or 64) stands for `block_k`. A resident filter has one stage.
+    """
+    wanted = _SMALL | changes
+    columns = 8 if wanted["mapping"] == "block" else min(5, problem.q)
+    tile_n, tile_p, tile_q = wanted.pop("tile", (1, min(2, problem.p), columns))
+    block_k = wanted.pop("row_bytes", 128) // problem.element_bytes
+    if wanted["filter_resident"]:
+        wanted["filter_stages"] = 1
+    stores = wanted.pop("store_groups", None)
+    config = WgmmaConfig(
+        **wanted, tile_n=tile_n, tile_p=tile_p, tile_q=tile_q, block_k=block_k, store_groups=stores or 1
+    )
+    if stores is None:
+        config = replace(config, store_groups=WgmmaGeometry(problem=problem, config=config).groups_n)
+    assert WGMMA.unsupported(problem, TARGET) is None
+    assert WGMMA.broken_rules(problem, TARGET, config) == []
+    return config
+
+
+def verify(problem: ConvProblem, config: WgmmaConfig, *, seeds: tuple[int, ...] = (0,), sanitize: bool = False) -> None:
+    """Integers exactly, normals within the bound, for each order of threads; on two SMs."""
+    plan = WGMMA.plan(problem, TWO_SMS, config)
+    for seed in seeds:
+        verify_emulated(problem, plan, seed=seed, sanitize=sanitize)
+
+
+def run_integers(
+    problem: ConvProblem, config: WgmmaConfig, changes: dict[str, dict[tuple[int, ...], float]]
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """y and the reference, rounded, for integers some of which are replaced: array name -> {index: value}."""
+    arrays = emulated_inputs(problem, "integer", 0)
+    for name, places in changes.items():
+        numbers = from_storage(arrays[name], problem.precision)
+        for index, value in places.items():
+            numbers[index] = value
+        arrays[name] = to_storage(numbers, problem.precision)
+    y = np.zeros(problem.y_shape, STORAGE_DTYPE[problem.precision])
+    run_plan(WGMMA.plan(problem, TWO_SMS, config), {**arrays, "y": y}, poison="finite")
+    bias = None if problem.epilogue == "none" else arrays["bias"]
+    with np.errstate(invalid="ignore"):
+        wanted = conv_reference(problem, arrays["x"], arrays["w"], bias)
+        rounded = from_storage(to_storage(wanted, problem.precision), problem.precision)
+    return from_storage(y, problem.precision), rounded
