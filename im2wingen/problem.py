@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Literal, Self, cast, get_args
 
 from im2wingen.errors import UsageError
-from im2wingen.layers import IM2WIN_SUITE, named_shape
+from im2wingen.layers import name_of, named_shape
 
 Precision = Literal["fp32", "tf32", "fp16", "bf16"]
 Layout = Literal["nhwc", "nchw"]
@@ -21,8 +21,8 @@ _SHAPE = re.compile(
     r"(?:dil(?P<dil>\d+(?:x\d+)?))?(?:g(?P<g>\d+))?"
 )
 _GRAMMAR = (
-    "a named layer (cv1 to cv12) or a shape such as n128c64h224w224k64r7s7, then optional st2 or st2x1 (stride), "
-    "pad1, pad1x2 or pad0,1,2,3 (top,bottom,left,right), dil2 (dilation), g32 (groups), in this order"
+    "a named layer (cv1 to cv12, resnet50.conv1 ...) or a shape such as n128c64h224w224k64r7s7, then optional st2 or "
+    "st2x1 (stride), pad1, pad1x2 or pad0,1,2,3 (top,bottom,left,right), dil2 (dilation), g32 (groups), in this order"
 )
 _MAX_DIMENSION = 2**31 - 1
 _FILTER_OF: dict[Layout, FilterLayout] = {"nhwc": "krsc", "nchw": "kcrs"}
@@ -154,9 +154,8 @@ class ConvProblem:
 
     @property
     def layer_name(self) -> str | None:
-        """cv1 to cv12 if the shape, whatever its batch, is one of those."""
-        shape = replace(self, n=1).shape
-        return next((name for name in IM2WIN_SUITE if named_shape(name, 1) == shape), None)
+        """cv1, resnet50.conv1 ... if the shape, whatever its batch, is one of those."""
+        return name_of(self.shape)
 
     @property
     def layout(self) -> str:

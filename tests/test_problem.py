@@ -115,7 +115,9 @@ def test_what_is_no_shape_gets_the_grammar(text: str) -> None:
     with pytest.raises(UsageError) as caught:
         ConvProblem.parse(text)
     sentence = str(caught.value)
-    assert sentence.startswith(f"shape is {text!r}; allowed is a named layer (cv1 to cv12) or a shape such as n128c64")
+    assert sentence.startswith(
+        f"shape is {text!r}; allowed is a named layer (cv1 to cv12, resnet50.conv1 ...) or a shape such as n128c64"
+    )
     for part in ("st2 or st2x1 (stride)", "pad0,1,2,3 (top,bottom,left,right)", "dil2 (dilation)", "g32 (groups)"):
         assert part in sentence
 

@@ -4,10 +4,9 @@ from collections.abc import Sequence
 
 from im2wingen.bench.result import BenchOptions
 from im2wingen.errors import UsageError
-from im2wingen.layers import IM2WIN_SUITE
+from im2wingen.layers import SUITES, expanded
 from im2wingen.problem import ConvProblem
 
-SUITES = {"im2win": tuple(IM2WIN_SUITE)}
 PEERS = ("cudnn", "im2col", "direct", "inductor")
 
 
@@ -18,8 +17,9 @@ def layer_names(shapes: Sequence[str], suite: str, layers: str | None) -> tuple[
     if shapes:
         if layers is not None:
             raise UsageError("layers picks from the suite; give either shapes or layers")
-        return tuple(dict.fromkeys(name for shape in shapes for name in SUITES.get(shape.lower(), (shape.lower(),))))
-    return SUITES[suite] if layers is None else _chosen("layers", layers, SUITES[suite])
+        return tuple(dict.fromkeys(expanded(shapes)))
+    of_suite = tuple(SUITES[suite].layers)
+    return of_suite if layers is None else _chosen("layers", layers, of_suite)
 
 
 def peer_names(against: str) -> tuple[str, ...]:

@@ -20,6 +20,7 @@ from im2wingen.cli.options import (
 )
 from im2wingen.cli.output import Output
 from im2wingen.errors import UsageError
+from im2wingen.layers import SUITES
 
 _AGAINST_HELP = f"Peers, separated by commas: {', '.join(PEERS)}; or none."
 
@@ -31,7 +32,7 @@ def register(app: typer.Typer) -> None:
 def bench(
     shapes: ShapesArgument = None,
     shape: ShapesOption = None,
-    suite: Annotated[str, typer.Option(help="The layers where no shape is given: im2win.")] = "im2win",
+    suite: Annotated[str, typer.Option(help=f"The layers where no shape is given: {', '.join(SUITES)}.")] = "im2win",
     layers: Annotated[str | None, typer.Option(help="Only these of the suite: cv1,cv8.")] = None,
     against: Annotated[str, typer.Option(help=_AGAINST_HELP)] = "cudnn",
     precision: PrecisionOption = "fp16",

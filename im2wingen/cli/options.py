@@ -11,17 +11,17 @@ from im2wingen.cli.output import Output
 from im2wingen.db import TrialRecord
 from im2wingen.device import device_count, open_device
 from im2wingen.errors import UsageError
-from im2wingen.layers import IM2WIN_SUITE
+from im2wingen.layers import SUITES, expanded
 from im2wingen.problem import ConvProblem
 from im2wingen.settings import read_settings
 from im2wingen.target import DEFAULT_ARCH, Target, preset
 
-SUITE = "im2win"
+_SUITES = ", ".join(SUITES)
 _SHAPE_HELP = (
-    "cv1 to cv12, or a shape such as n128c64h224w224k64r7s7, then optional st2 or st2x1 (stride), pad1, pad1x2 or "
-    "pad0,1,2,3 (top,bottom,left,right), dil2 (dilation), g32 (groups)."
+    "cv1 to cv12, resnet50.conv1 ..., or a shape such as n128c64h224w224k64r7s7, then optional st2 or st2x1 (stride), "
+    "pad1, pad1x2 or pad0,1,2,3 (top,bottom,left,right), dil2 (dilation), g32 (groups)."
 )
-_SHAPES_HELP = f"{_SHAPE_HELP} {SUITE} means all twelve layers."
+_SHAPES_HELP = f"{_SHAPE_HELP} A suite means all its layers: {_SUITES}."
 
 ShapeArgument = Annotated[str | None, typer.Argument(metavar="SHAPE", help=_SHAPE_HELP, show_default=False)]
 ShapesArgument = Annotated[list[str] | None, typer.Argument(metavar="SHAPE", help=_SHAPES_HELP, show_default=False)]
@@ -63,11 +63,8 @@ class ProblemOptions:
         """The problems of a verb that takes several, without repeats, in their order; at least one."""
         shapes = [*(arguments or ()), *(options or ())]
         if not shapes:
-            raise UsageError(
-                f"the shape is missing; give named layers (cv1 to cv12), shapes, or {SUITE} for all twelve"
-            )
-        names = [name for shape in shapes for name in (IM2WIN_SUITE if shape.lower() == SUITE else (shape,))]
-        return list(dict.fromkeys(self.problem(name) for name in names))
+            raise UsageError(f"the shape is missing; give named layers (cv1 to cv12), shapes, or a suite: {_SUITES}")
+        return list(dict.fromkeys(self.problem(name) for name in expanded(shapes)))
 
 
 def problem_arguments(problems: Sequence[ConvProblem]) -> list[str]:

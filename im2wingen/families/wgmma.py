@@ -6,7 +6,7 @@ from im2wingen.families.support import channels_last, pack_filter, problem_value
 from im2wingen.families.wgmma_config import WgmmaConfig, WgmmaGeometry, horizontal, vertical
 from im2wingen.families.wgmma_cost import cta_cycles
 from im2wingen.families.wgmma_rules import RULES
-from im2wingen.families.wgmma_space import default, shapes, suggest
+from im2wingen.families.wgmma_space import default, has_shapes, suggest
 from im2wingen.problem import ConvProblem
 from im2wingen.target import Target
 
@@ -15,7 +15,7 @@ _FILTER_PROMOTION_BYTES = 256
 
 def unsupported(problem: ConvProblem, target: Target) -> str | None:
     reason = wgmma_rules.unsupported(problem, target)
-    if reason is None and not shapes(problem, target):
+    if reason is None and not has_shapes(problem, target):
         return "no patch with its filters fits shared memory"
     return reason
 

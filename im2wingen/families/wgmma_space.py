@@ -93,6 +93,11 @@ def shapes(problem: ConvProblem, target: Target) -> Mapping[str, WgmmaConfig]:
     return found
 
 
+def has_shapes(problem: ConvProblem, target: Target) -> bool:
+    """Whether `shapes` finds any, told sooner."""
+    return any(not _broken(problem, target, config) for config in _all_shapes(problem))
+
+
 def _all_shapes(problem: ConvProblem) -> Iterator[WgmmaConfig]:
     """With the fewest stages and the smallest stores, so that what is legal at all is found."""
     for split, consumers in _SPLITS:

@@ -36,7 +36,11 @@ def test_version(cli):
 @pytest.mark.parametrize(
     ("words", "code", "sentence"),
     [
-        (("best", "cv99"), 2, "shape is 'cv99'; allowed is a named layer (cv1 to cv12) or a shape such as"),
+        (
+            ("best", "cv99"),
+            2,
+            "shape is 'cv99'; allowed is a named layer (cv1 to cv12, resnet50.conv1 ...) or a shape such as",
+        ),
         (("best", "cv5", "--precision", "fp8"), 2, "precision is 'fp8'; allowed are fp32, tf32, fp16, bf16"),
         (("best", "cv5", "--layout", "chwn"), 2, "layout is 'chwn'; allowed are nhwc, nchw"),
         (("best", "cv5", "--batch", "0"), 2, "n is 0; allowed are integers from 1"),

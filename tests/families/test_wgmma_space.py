@@ -47,3 +47,16 @@ def test_the_best_shape_comes_first() -> None:
     assert {name: default[name] for name in ("mapping", "split", "tile_n", "tile_p", "tile_q", "block_k")} == {
         name: getattr(first, name) for name in ("mapping", "split", "tile_n", "tile_p", "tile_q", "block_k")
     }
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        "n1c8h300w300k8r255s255",  # the window of one pixel is larger than shared memory
+        "n1c8h400w400k8r3s3dil150",  # likewise, by dilation
+    ],
+)
+def test_a_window_that_does_not_fit_is_refused(shape: str) -> None:
+    problem = ConvProblem.parse(shape)
+    assert not shapes(problem, TARGET)
+    assert WGMMA.unsupported(problem, TARGET) == "no patch with its filters fits shared memory"

@@ -106,11 +106,13 @@ def test_verdicts_on_numpys_result(device: Device, filler: Filler) -> None:
     verifier.close()
 
 
+@pytest.mark.parametrize("layout", ["nhwc", "nchw"])
 @pytest.mark.parametrize("precision", ["fp32", "tf32", "fp16", "bf16"])
 @pytest.mark.parametrize("name", FAMILIES)
-def test_default_plans_are_right(device: Device, filler: Filler, name: str, precision: str) -> None:
+def test_default_plans_are_right(device: Device, filler: Filler, name: str, precision: str, layout: str) -> None:
     family = FAMILIES[name]
-    problem = ConvProblem.parse("n5c40h17w19k72r3s3st2pad1", precision=precision, epilogue="bias_relu")
+    shape = "n5c40h17w19k72r3s3st2pad1"
+    problem = ConvProblem.parse(shape, precision=precision, layout=layout, epilogue="bias_relu")
     if (reason := family.unsupported(problem, device.target)) is not None:
         pytest.skip(reason)
     plan = family.plan(problem, device.target, family.default(problem, device.target))
