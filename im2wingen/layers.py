@@ -98,10 +98,8 @@ SUITES: dict[str, Suite] = {
     "darknet53": Suite(batch=32, layers=_DARKNET53),
 }
 
-_NAMES: dict[str, str] = {}  # shape without the batch -> the first name that it has
-for _suite in SUITES.values():
-    for _name, _shape in _suite.layers.items():
-        _NAMES.setdefault(_shape, _name)
+# shape without the batch -> the first name that it has
+_NAMES = {shape: name for suite in reversed(SUITES.values()) for name, shape in suite.layers.items()}
 
 
 def named_shape(name: str, batch: int | None = None) -> str | None:

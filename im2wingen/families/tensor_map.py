@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
+from im2wingen.dtypes import STORAGE_DTYPE
 from im2wingen.problem import Precision
 
-ELEMENT_BYTES: dict[Precision, int] = {"fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2}
 _STEP_BYTES = 16  # of addresses, of strides and of a box's rows
 
 
@@ -31,7 +31,7 @@ class TensorMap:
 
     @property
     def element_bytes(self) -> int:
-        return ELEMENT_BYTES[self.element]
+        return STORAGE_DTYPE[self.element].itemsize
 
     @property
     def box_row_bytes(self) -> int:
@@ -41,8 +41,8 @@ class TensorMap:
     def _broken_demand(self) -> str | None:
         """The first demand that is not met, as a sentence."""
         rank = len(self.dims)
-        if self.element not in ELEMENT_BYTES:
-            return f"element is {self.element!r}; allowed are {', '.join(ELEMENT_BYTES)}"
+        if self.element not in STORAGE_DTYPE:
+            return f"element is {self.element!r}; allowed are {', '.join(STORAGE_DTYPE)}"
         if not 3 <= rank <= 5:
             return f"{rank} dimensions; allowed are 3 to 5"
         if len(self.strides_bytes) != rank - 1 or len(self.box) != rank:

@@ -2,8 +2,8 @@
 
 from im2wingen.families import wgmma_rules
 from im2wingen.families.base import Family, Launch, Plan, TensorMap
-from im2wingen.families.support import channels_last, pack_filter, problem_values
-from im2wingen.families.wgmma_config import WgmmaConfig, WgmmaGeometry, horizontal, vertical
+from im2wingen.families.support import ceil_div, channels_last, pack_filter, problem_values
+from im2wingen.families.wgmma_config import STEP_BYTES, WgmmaConfig, WgmmaGeometry, horizontal, vertical
 from im2wingen.families.wgmma_cost import cta_cycles
 from im2wingen.families.wgmma_rules import RULES
 from im2wingen.families.wgmma_space import default, has_shapes, suggest
@@ -35,17 +35,7 @@ def plan(problem: ConvProblem, target: Target, config: WgmmaConfig) -> Plan:
         workspace["channels_last"], input_name = size, "channels_last"
     grid = min(geometry.tiles, target.sm_count)
     taps = problem.r * problem.s
-    products = (
-        2
-        * geometry.tiles
-        * config.block_n
-        * geometry.wgmma_n
-        * config.subtiles
-        * taps
-        * geometry.steps
-        * 32
-        // problem.element_bytes
-    )
+    gemm_k = taps * geometry.steps * STEP_BYTES // problem.element_bytes
     busy, idle = cta_cycles(geometry, target)
     filter_loads = grid if config.filter_resident else geometry.tiles
     launches.append(
@@ -84,7 +74,7 @@ def plan(problem: ConvProblem, target: Target, config: WgmmaConfig) -> Plan:
             pipe="mma",
             busy_cycles=busy,
             idle_cycles=idle,
-            flops=products,
+            flops=2 * geometry.tiles * config.block_n * config.subtiles * geometry.wgmma_n * gemm_k,
             l2_bytes=geometry.tiles * geometry.planes * geometry.chunks * geometry.patch_bytes
             + filter_loads * taps * geometry.chunks * geometry.filter_bytes
             + geometry.tiles * config.tile.pixels * config.block_n * problem.element_bytes,
@@ -107,8 +97,8 @@ def _input_maps(geometry: WgmmaGeometry, name: str) -> tuple[TensorMap, ...]:
                     array=name, element=problem.precision,
                     offset_bytes=(top * row_step + left * channels) * element,
                     dims=(
-                        channels, problem.n, -(-(problem.w - left) // problem.stride_w),
-                        -(-(problem.h - top) // problem.stride_h),
+                        channels, problem.n, ceil_div(problem.w - left, problem.stride_w),
+                        ceil_div(problem.h - top, problem.stride_h),
                     ),
                     strides_bytes=(
                         problem.h * row_step * element, problem.stride_w * channels * element,

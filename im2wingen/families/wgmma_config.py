@@ -14,7 +14,7 @@ Split = Literal["filters", "pixels", "tiles"]
 Order = Literal["linear", "zigzag"]
 
 CONSUMER_REGISTERS = {1: 255, 2: 240, 3: 160}  # of a thread, by number of consumers
-_STEP_BYTES = 32  # along K, of a wgmma
+STEP_BYTES = 32  # along K, of a wgmma
 _M = 64  # output channels of a wgmma
 _BARRIER_BYTES = 8
 
@@ -175,7 +175,7 @@ class WgmmaGeometry:
     def steps(self) -> int:
         """Wgmmas along the channels of one tap."""
         last = self.channels - (self.chunks - 1) * self.config.block_k
-        step = _STEP_BYTES // self.problem.element_bytes
+        step = STEP_BYTES // self.problem.element_bytes
         return (self.chunks - 1) * self.config.block_k // step + ceil_div(last, step)
 
     @property

@@ -1,10 +1,10 @@
 """What a CTA of wgmma.cu.j2 costs an SM: cycles of its tensor core, and cycles that it waits.
 
-The constants are cycles of an H200 SM, taken from throwaway kernels of the same structure; the estimates rank configs.
+The constants are rough cycles of an H200 SM; no test holds them to measurements yet. The estimates rank configs.
 """
 
 from im2wingen.families.support import ceil_div
-from im2wingen.families.wgmma_config import WgmmaGeometry
+from im2wingen.families.wgmma_config import STEP_BYTES, WgmmaGeometry
 from im2wingen.target import Target
 
 _SMEM_BYTES = 128  # a cycle, that the tensor core can read
@@ -21,7 +21,7 @@ def tile_cycles(geometry: WgmmaGeometry) -> tuple[float, float]:
     """Of one tile: the scarcest of tensor core, shared memory and L2; and the epilogue."""
     problem, config = geometry.problem, geometry.config
     n, taps = geometry.wgmma_n, problem.r * problem.s
-    product = max(n / 2, (64 + n) * 32 / _SMEM_BYTES)
+    product = max(n / 2, (64 + n) * STEP_BYTES / _SMEM_BYTES)
     products = config.subtiles * (config.num_consumer_warpgroups if config.split == "filters" else 1)
     tensor = taps * geometry.steps * products * product
     if not config.filter_resident:

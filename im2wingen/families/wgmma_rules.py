@@ -7,7 +7,7 @@ from im2wingen.problem import ConvProblem
 from im2wingen.target import Target
 
 _OTHER_REGISTERS = 36  # of a consumer's thread, beside its accumulators
-_LEAST_REGISTERS = 28  # likewise; ptxas (CUDA 13.0) refuses a kernel with 26 or fewer
+_LEAST_REGISTERS = 28  # likewise, at the launch; ptxas (CUDA 13.0) asks for 26 or more
 ROW_BYTES = (128, 64)  # of a chunk: the swizzles
 _MAX_DIM = 2**31  # coordinates are 32-bit and signed
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from arithmetic import Changes, random_problem, run_integers
 from mma_cases import TARGET, WAYS, config_of, verify
 from numpy.typing import NDArray
 
-from im2wingen.dtypes import STORAGE_DTYPE, from_storage, to_storage
 from im2wingen.emulator import run_plan
-from im2wingen.errors import CompileError, UsageError
+from im2wingen.errors import CompileError
 from im2wingen.families.mma import MMA
 from im2wingen.families.mma_config import MmaConfig, MmaGeometry
 from im2wingen.nvrtc import compile_cubin, compile_ptx
@@ -385,27 +385,11 @@ def test_no_byte_is_touched_that_is_not_ours(way: str) -> None:
     verify(problem, config_of(problem, way, warps_m=1, tile=(1, 3, 3), steps=1), sanitize=True)
 
 
-def _random_problem(rng: np.random.Generator) -> ConvProblem:
-    """A small problem of any kind."""
-    while True:
-        number = {name: int(rng.integers(1, most + 1)) for name, most in (
-            ("n", 4), ("h", 14), ("w", 14), ("r", 5), ("s", 5), ("stride_h", 4), ("stride_w", 4),
-            ("dilation_h", 2), ("dilation_w", 2),
-        )}  # fmt: skip
-        pads = {f"pad_{side}": int(rng.integers(0, 3)) for side in ("top", "bottom", "left", "right")}
-        word = {name: str(rng.choice(values)) for name, values in (
-            ("precision", PRECISIONS), ("x_layout", ("nhwc", "nchw")), ("w_layout", ("krsc", "kcrs")),
-            ("y_layout", ("nhwc", "nchw")), ("epilogue", ("none", "bias", "bias_relu")),
-        )}  # fmt: skip
-        channels = {"c": int(rng.choice((1, 2, 3, 4, 5, 8, 17, 24, 40, 72))), "k": int(rng.choice((1, 5, 16, 33, 64)))}
-        try:
-            return ConvProblem(**number, **pads, **channels, **word)  # type: ignore[arg-type]
-        except UsageError:  # the window is larger than the input
-            continue
-
-
 def _random_verified(seed: int) -> None:
-    problem = _random_problem(np.random.default_rng(seed))
+    problem = random_problem(
+        np.random.default_rng(seed), precisions=PRECISIONS, largest_filter=5, largest_stride=4,
+        c=(1, 2, 3, 4, 5, 8, 17, 24, 40, 72), k=(1, 5, 16, 33, 64),
+    )  # fmt: skip
     for config in legal(problem, 1, seed):
         verify(problem, config, seeds=(seed,))
 
@@ -424,21 +408,8 @@ def test_many_random_configs_of_random_problems(seed: int) -> None:
 # ---- NaN and Inf ----
 
 
-def run_integers(problem: ConvProblem, config: MmaConfig, changes: dict[str, Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """y and the reference, rounded, for integers some of which are replaced: array name -> {index: value}."""
-    arrays = emulated_inputs(problem, "integer", 0)
-    for name, places in changes.items():
-        numbers = from_storage(arrays[name], problem.precision)
-        for index, value in places.items():
-            numbers[index] = value
-        arrays[name] = to_storage(numbers, problem.precision)
-    y = np.zeros(problem.y_shape, STORAGE_DTYPE[problem.precision])
-    run_plan(MMA.plan(problem, TARGET, config), {**arrays, "y": y}, poison="finite")
-    bias = None if problem.epilogue == "none" else arrays["bias"]
-    with np.errstate(invalid="ignore"):
-        wanted = conv_reference(problem, arrays["x"], arrays["w"], bias)
-        rounded = from_storage(to_storage(wanted, problem.precision), problem.precision)
-    return from_storage(y, problem.precision), rounded
+def run_changed(problem: ConvProblem, config: MmaConfig, changes: Changes) -> tuple[NDArray[Any], NDArray[Any]]:
+    return run_integers(problem, MMA.plan(problem, TARGET, config), changes)
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
@@ -447,7 +418,7 @@ def test_padding_is_skipped_not_multiplied(way: str, precision: str) -> None:
     # w (K, R, S, C): taps that meet the padding at the upper left and at the lower right
     problem = ConvProblem.parse("n2c4h5w6k9r3s3pad1", precision=precision, epilogue="bias_relu")
     weights = {(0, 0, 0, 0): np.inf, (5, 2, 2, 3): np.nan, (8, 1, 0, 1): -np.inf}
-    found, wanted = run_integers(problem, config_of(problem, way, tile=(1, 3, 4)), {"w": weights})
+    found, wanted = run_changed(problem, config_of(problem, way, tile=(1, 3, 4)), {"w": weights})
     assert np.isnan(wanted).any()
     np.testing.assert_array_equal(found, wanted)
 
@@ -459,7 +430,7 @@ def test_a_nan_reaches_the_outputs_whose_window_holds_it(way: str, shape: str, e
     problem = ConvProblem.parse(shape, precision="bf16", epilogue=epilogue)
     # first and last element of the image, and one inside
     places = {(0, 0, 0, 0): np.nan, (1, -1, -1, -1): np.inf, (1, 2, 3, 1): -np.inf}
-    found, wanted = run_integers(problem, config_of(problem, way), {"x": places})
+    found, wanted = run_changed(problem, config_of(problem, way), {"x": places})
     assert np.isnan(wanted).any()
     assert np.isfinite(wanted).any()
     np.testing.assert_array_equal(found, wanted)
@@ -480,6 +451,6 @@ def test_unwritten_memory_never_meets_a_zero(way: str) -> None:
 def test_a_fp16_sum_beyond_its_range_is_inf() -> None:
     problem = ConvProblem.parse("n1c16h3w3k8r3s3pad1")
     places: Iterator[tuple[int, ...]] = itertools.product((0,), range(3), range(3), range(16))
-    found, wanted = run_integers(problem, config_of(problem, "row"), {"x": dict.fromkeys(places, 60000.0)})
+    found, wanted = run_changed(problem, config_of(problem, "row"), {"x": dict.fromkeys(places, 60000.0)})
     assert np.isinf(wanted).any()
     np.testing.assert_array_equal(found, wanted)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from wgmma_cases import config_of, run_integers, verify
+from wgmma_cases import config_of, run_changed, verify
 
 import im2wingen.emulator.plan
 from im2wingen.errors import EmulatorError
@@ -243,7 +243,7 @@ def test_a_broken_repair_is_found(name: str, monkeypatch: pytest.MonkeyPatch) ->
     changes = [{"w": {index: np.inf}} for index in weights]
 
     def right() -> bool:
-        results = [run_integers(problem, config, change) for change in changes]
+        results = [run_changed(problem, config, change) for change in changes]
         return all(np.array_equal(found, wanted, equal_nan=True) for found, wanted in results)
 
     assert right()

@@ -3,17 +3,15 @@
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
+from arithmetic import Changes, run_integers
 from numpy.typing import NDArray
 
-from im2wingen.dtypes import STORAGE_DTYPE, from_storage, to_storage
-from im2wingen.emulator import run_plan
+from im2wingen.families.base import Config
 from im2wingen.families.wgmma import WGMMA
 from im2wingen.families.wgmma_config import WgmmaConfig, WgmmaGeometry
 from im2wingen.problem import ConvProblem
-from im2wingen.reference import conv_reference
 from im2wingen.target import preset
-from im2wingen.verify_emulated import emulated_inputs, verify_emulated
+from im2wingen.verify_emulated import verify_emulated
 
 TARGET = preset("sm_90a")
 TWO_SMS = replace(TARGET, sm_count=2)  # a CTA computes several tiles
@@ -47,27 +45,12 @@ def config_of(problem: ConvProblem, **changes: Any) -> WgmmaConfig:
     return config
 
 
-def verify(problem: ConvProblem, config: WgmmaConfig, *, seeds: tuple[int, ...] = (0,), sanitize: bool = False) -> None:
+def verify(problem: ConvProblem, config: Config, *, seeds: tuple[int, ...] = (0,), sanitize: bool = False) -> None:
     """Integers exactly, normals within the bound, for each order of threads; on two SMs."""
     plan = WGMMA.plan(problem, TWO_SMS, config)
     for seed in seeds:
         verify_emulated(problem, plan, seed=seed, sanitize=sanitize)
 
 
-def run_integers(
-    problem: ConvProblem, config: WgmmaConfig, changes: dict[str, dict[tuple[int, ...], float]]
-) -> tuple[NDArray[Any], NDArray[Any]]:
-    """y and the reference, rounded, for integers some of which are replaced: array name -> {index: value}."""
-    arrays = emulated_inputs(problem, "integer", 0)
-    for name, places in changes.items():
-        numbers = from_storage(arrays[name], problem.precision)
-        for index, value in places.items():
-            numbers[index] = value
-        arrays[name] = to_storage(numbers, problem.precision)
-    y = np.zeros(problem.y_shape, STORAGE_DTYPE[problem.precision])
-    run_plan(WGMMA.plan(problem, TWO_SMS, config), {**arrays, "y": y}, poison="finite")
-    bias = None if problem.epilogue == "none" else arrays["bias"]
-    with np.errstate(invalid="ignore"):
-        wanted = conv_reference(problem, arrays["x"], arrays["w"], bias)
-        rounded = from_storage(to_storage(wanted, problem.precision), problem.precision)
-    return from_storage(y, problem.precision), rounded
+def run_changed(problem: ConvProblem, config: WgmmaConfig, changes: Changes) -> tuple[NDArray[Any], NDArray[Any]]:
+    return run_integers(problem, WGMMA.plan(problem, TWO_SMS, config), changes)
