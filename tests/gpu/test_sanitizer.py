@@ -21,7 +21,7 @@ def test_no_kernel_is_reported(tool: str) -> None:
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
     run = subprocess.run(
         [sanitizer, "--tool", tool, "--error-exitcode", "9", sys.executable, str(SCRIPT), "--raw"],
-        env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, timeout=300, check=False,
+        env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, timeout=900, check=False,
     )  # fmt: skip
     assert run.returncode == 0, run.stdout[-3000:] + run.stderr[-1000:]
     for staging in ("window", "tap", "explicit"):
