@@ -67,10 +67,10 @@ class DeviceEvaluator:
                 raise
             return evaluation
 
-    def playoff(self, candidates: Sequence[Candidate]) -> list[Timing | None]:
-        """Verified candidates timed against each other, interleaved; all None if one of them fails after all."""
+    def playoff(self, candidates: Sequence[Candidate], seconds: float) -> list[Timing | None]:
+        """Verified candidates timed against each other, in turns; all None if one of them fails after all."""
         try:
-            return list(self._playoff(candidates, []))
+            return list(self._playoff(candidates, seconds, []))
         except DeviceError as error:
             self.usable = _refused(error)
             if evaluation_of(error) is None:
@@ -111,11 +111,11 @@ class DeviceEvaluator:
                 timing = timing_of([slow], self._device.clock_mhz())
                 return Evaluation(outcome=Outcome.SLOWER, reason=reason, timing=timing, error=error)
 
-    def _playoff(self, candidates: Sequence[Candidate], runs: list[RunSet]) -> list[Timing]:
+    def _playoff(self, candidates: Sequence[Candidate], seconds: float, runs: list[RunSet]) -> list[Timing]:
         if len(runs) == len(candidates):
-            return time_runs(self._device, runs, sets=self._sets.count)
+            return time_runs(self._device, runs, sets=self._sets.count, seconds=seconds)
         with self._loaded(candidates[len(runs)]) as loaded, self._run(loaded) as run:
-            return self._playoff(candidates, [*runs, run])
+            return self._playoff(candidates, seconds, [*runs, run])
 
     @contextmanager
     def _loaded(self, candidate: Candidate) -> Iterator[LoadedPlan]:

@@ -1,25 +1,29 @@
 """The timing protocol: CUDA-graph replays over rotating buffer sets, candidates interleaved, median and spread.
 
 A graph holds about 10 ms of launches, a whole number of rounds over sets that together exceed four times the L2 cache,
-so no launch finds its operands cached by the one before. One untimed replay warms up; then each round replays every
-candidate once, so that drifts of clock and temperature hit all of them alike. A sample is one replay's time by events
-over its number of launches. Raise PROTOCOL_VERSION whenever a change here makes times incomparable.
+so no launch finds its operands cached by the one before. A sample is one replay's time by events over its number of
+launches. A candidate alone is timed in a burst, after one untimed replay. Candidates against each other take turns of
+many replays, in rounds: a chip at its power limit takes a while to find the clock at which it can sustain a kernel, so
+the first part of a turn is not timed. Raise PROTOCOL_VERSION whenever a change here makes times incomparable.
 """
 
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import chain
 
 import numpy as np
 
 from im2wingen.device import Device, Graph
 from im2wingen.outcome import Timing
 
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
 DEFAULT_SAMPLES = 7
 GRAPH_US = 10_000.0
 _MAX_LAUNCHES = 8192
 _MAX_ROUND_US = 200_000.0
+_ROUNDS = 2
+_SETTLING = 0.65  # of a turn, untimed
 _PROBE_RUNS = 4
 _PROBE_US = 100_000.0
 
@@ -57,21 +61,32 @@ def probe_us(device: Device, run: RunSet, *, sets: int) -> float:
     return min(times)
 
 
-def time_runs(
-    device: Device, runs: Sequence[RunSet], *, sets: int, samples: int = DEFAULT_SAMPLES
-) -> list[Timing]:  # fmt: skip
-    """The full protocol for one or several candidates, interleaved; one Timing each, in order."""
+def time_runs(device: Device, runs: Sequence[RunSet], *, sets: int, seconds: float) -> list[Timing]:
+    """Candidates in turns, about `seconds` in all, but two rounds at least; one Timing each, in order."""
     timers: list[GraphTimer] = []
     try:
         for run in runs:
             timer = GraphTimer(device, run, sets=sets, run_us=probe_us(device, run, sets=sets))
             timers.append(timer)
-        for timer in timers:
-            timer.replay_us()
-        return sample_timers(device, timers, samples=samples)
+        turn_us = 1e6 * seconds / (_ROUNDS * max(1, len(timers)))
+        turns = [_turn(timer, turn_us) for _ in range(_ROUNDS) for timer in timers]
+        clock_mhz = device.clock_mhz()
+        return [timing_of(list(chain(*turns[i :: len(timers)])), clock_mhz) for i in range(len(timers))]
     finally:
         for timer in timers:
             timer.close()
+
+
+def _turn(timer: GraphTimer, turn_us: float) -> list[float]:
+    """Samples of one turn; one replay at least goes untimed before."""
+    passed, samples = 0.0, list[float]()
+    while passed < turn_us or not samples:
+        timed = passed > _SETTLING * turn_us
+        sample = timer.replay_us()
+        passed += sample * timer.launches
+        if timed:
+            samples.append(sample)
+    return samples
 
 
 def sample_timers(device: Device, timers: Sequence[GraphTimer], *, samples: int = DEFAULT_SAMPLES) -> list[Timing]:

@@ -25,7 +25,8 @@ from im2wingen.tuning.session import Limits, Search, StopReason
 from im2wingen.tuning.standings import Standings
 from im2wingen.tuning.study import Pick, TuningStudy
 
-DEFAULT_TIME_BUDGET_S = 45.0  # with the play-off, a layer takes less than a minute
+DEFAULT_TIME_BUDGET_S = 45.0
+_PLAY_OFF_SHARE, _MAX_PLAY_OFF_S = 0.1, 4.0  # of the budget
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,9 +69,10 @@ def tune(
     pool: CompilePool | None = None,
     on_progress: OnProgress | None = None,
 ) -> TuneResult:
-    """Search until `time_budget_s` of wall time (set-up included) or `max_trials` are used up, then hold a play-off.
+    """Search until `time_budget_s` of wall time (set-up and play-off included) or `max_trials` are used up.
 
-    A budget too short for the set-up is exceeded until a first config has run. Also ends after `patience` trials in a
+    A tenth of the budget, 4 seconds at most, is for the play-off at the end. A budget too short for the set-up is
+    exceeded until a first config has run. Also ends after `patience` trials in a
     row without a new best, where the search space is exhausted, and at Ctrl-C, which loses nothing that was measured.
     `target` None means the devices of these ordinals; a preset target means prediction. `resume` goes on with the
     problem's latest study of the same device, compiler and templates. `db` is a database, a path or URL, or None for
@@ -94,10 +96,11 @@ def tune(
         )
         if database.read_only:
             raise UsageError("db was opened read-only; allowed is a database that takes new trials")
-        limits = Limits(deadline_s=started + time_budget_s, max_trials=max_trials, patience=patience)
+        play_off_s = min(_PLAY_OFF_SHARE * time_budget_s, _MAX_PLAY_OFF_S)
+        limits = Limits(deadline_s=started + time_budget_s - play_off_s, max_trials=max_trials, patience=patience)
         run = _Run(
             problem, executor, able, database, limits,
-            started=started, seed=seed, resume=resume, on_progress=on_progress,
+            started=started, play_off_s=play_off_s, seed=seed, resume=resume, on_progress=on_progress,
         )  # fmt: skip
         return run.tune()
 
@@ -114,6 +117,7 @@ class _Run:
         limits: Limits,
         *,
         started: float,
+        play_off_s: float,
         seed: int,
         resume: bool,
         on_progress: OnProgress | None,
@@ -121,7 +125,7 @@ class _Run:
         self._problem, self._executor, self._database, self._limits = problem, executor, database, limits
         self._target = executor.facts.target
         self._families = {family.name: family for family in families}
-        self._started, self._seed, self._on_progress = started, seed, on_progress
+        self._started, self._play_off_s, self._seed, self._on_progress = started, play_off_s, seed, on_progress
         self._defaults = {family.name: family.default(problem, self._target) for family in families}
         self._study = TuningStudy(problem, self._target, families, seed=seed)
         self._standings = Standings()
@@ -199,7 +203,7 @@ class _Run:
     def _play_off(self) -> None:
         """The winner becomes the best; where none could be measured, the best of the search that isn't wrong stands."""
         defaults = {(name, config.digest()) for name, config in self._defaults.items()}
-        records = play_off(self._standings, defaults, self._executor, self._maker)
+        records = play_off(self._standings, defaults, self._executor, self._maker, seconds=self._play_off_s)
         self._database.record_all(records)  # all or none: half a play-off would crown the wrong one
         for record in records:
             if is_refutation(record):
@@ -223,7 +227,7 @@ class _Run:
                 TuneProgress(
                     phase=self._phase,
                     elapsed_s=time.monotonic() - self._started,
-                    time_budget_s=self._limits.deadline_s - self._started,
+                    time_budget_s=self._limits.deadline_s + self._play_off_s - self._started,
                     max_trials=self._limits.max_trials,
                     trials=self._search.counts.total(),
                     restored=self._restored,

@@ -70,12 +70,13 @@ class DeviceWorker:
         assert isinstance(answer, Evaluation)
         return answer
 
-    def playoff(self, candidates: Sequence[Candidate]) -> list[Timing | None]:
-        """Time verified candidates against each other; all None if one of them hung or crashed this time."""
+    def playoff(self, candidates: Sequence[Candidate], seconds: float) -> list[Timing | None]:
+        """Time verified candidates against each other in about `seconds`; all None if one hung or crashed this time."""
         if not candidates:
             return []
         try:
-            answer = self._ask(PlayoffRequest(candidates=tuple(candidates)), self._run_timeout_s * len(candidates))
+            request = PlayoffRequest(candidates=tuple(candidates), seconds=seconds)
+            answer = self._ask(request, self._run_timeout_s * len(candidates) + seconds)
         except LostProcessError as lost:
             log.warning("the play-off was lost: %s", lost)
             return [None] * len(candidates)

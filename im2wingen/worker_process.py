@@ -26,7 +26,7 @@ class Evaluator(Protocol):
     usable: bool
 
     def evaluate(self, candidate: Candidate, best_us: float | None) -> Evaluation: ...
-    def playoff(self, candidates: Sequence[Candidate]) -> list[Timing | None]: ...
+    def playoff(self, candidates: Sequence[Candidate], seconds: float) -> list[Timing | None]: ...
     def close(self) -> None: ...
 
 
@@ -45,9 +45,10 @@ class EvaluateRequest:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlayoffRequest:
     candidates: tuple[Candidate, ...]
+    seconds: float
 
     def run(self, evaluator: Evaluator) -> list[Timing | None]:
-        return evaluator.playoff(self.candidates)
+        return evaluator.playoff(self.candidates, self.seconds)
 
 
 Request = EvaluateRequest | PlayoffRequest

@@ -144,10 +144,11 @@ def slow_ones_are_not_measured(fake: FakeCuda) -> None:
     assert answer.error is not None
     assert answer.timing is not None
     assert answer.timing.samples == 1
-    first, second = evaluator.playoff([CANDIDATE, CANDIDATE])
+    first, second = evaluator.playoff([CANDIDATE, CANDIDATE], 0.1)
     assert first is not None
     assert second is not None
-    assert first.samples == second.samples == 7
+    assert first.samples >= 2
+    assert second.samples >= 2
     evaluator.close()
     assert fake.live_blocks() == 0
 
@@ -179,7 +180,7 @@ def driver_errors(fake: FakeCuda) -> None:
     with pytest.raises(DeviceError, match="CUDA_ERROR_OUT_OF_MEMORY"):  # our own trouble, no outcome
         evaluator.evaluate(CANDIDATE, None)
     fake.set_fault(LAUNCH_FAILED)
-    assert evaluator.playoff([CANDIDATE, CANDIDATE]) == [None, None]
+    assert evaluator.playoff([CANDIDATE, CANDIDATE], 0.1) == [None, None]
     assert not evaluator.usable
 
 

@@ -68,17 +68,33 @@ def test_graphs_hold_whole_rounds(sets: int, run_us: float, launches: int) -> No
 
 def test_graphs_rotate_over_the_sets() -> None:
     device = CountingDevice(1000.0)
-    (timing,) = time_runs(device, [device.run], sets=4)  # type: ignore[arg-type]
+    (timing,) = time_runs(device, [device.run], sets=4, seconds=0.24)  # type: ignore[arg-type]
     assert device.graphs[0].runs == [0, 1, 2, 3] * 3
     assert timing.median_us == timing.min_us == 1000.0
-    assert (timing.spread, timing.samples, timing.clock_mhz) == (0.0, 7, 1500)
+    # two turns of ten replays of 12 ms: seven pass 65 % of it, three are timed
+    assert (timing.spread, timing.samples, timing.clock_mhz) == (0.0, 6, 1500)
 
 
-def test_candidates_are_interleaved_after_a_warm_up() -> None:
+def test_candidates_take_turns_that_begin_untimed() -> None:
     device = CountingDevice(2000.0)
-    time_runs(device, [device.run, device.run], sets=1, samples=3)  # type: ignore[arg-type]
+    timings = time_runs(device, [device.run, device.run], sets=1, seconds=0.12)  # type: ignore[arg-type]
     first, second = device.graphs
-    assert device.log == [first, second] * 4
+    assert device.log == ([first] * 3 + [second] * 3) * 2
+    assert [timing.samples for timing in timings] == [2, 2]
+
+
+def test_a_turn_has_an_untimed_and_a_timed_replay_at_least() -> None:
+    device = CountingDevice(2000.0)
+    (timing,) = time_runs(device, [device.run], sets=1, seconds=1e-3)  # type: ignore[arg-type]
+    assert (len(device.log), timing.samples) == (4, 2)
+    (graph,) = device.graphs
+    assert graph.closed
+
+
+def test_graphs_are_closed() -> None:
+    device = CountingDevice(2000.0)
+    time_runs(device, [device.run, device.run], sets=1, seconds=0.1)  # type: ignore[arg-type]
+    first, second = device.graphs
     assert first.closed
     assert second.closed
 
@@ -90,7 +106,7 @@ def test_a_failing_candidate_leaves_no_graph_open() -> None:
         raise RuntimeError("refused")
 
     with pytest.raises(RuntimeError, match="refused"):
-        time_runs(device, [device.run, fails], sets=1)  # type: ignore[arg-type]
+        time_runs(device, [device.run, fails], sets=1, seconds=0.1)  # type: ignore[arg-type]
     assert [graph.closed for graph in device.graphs] == [True]
 
 

@@ -45,7 +45,7 @@ class FakeEvaluator:
                 return Evaluation(outcome=Outcome.ILLEGAL_ACCESS, reason="a kernel used an illegal address")
         return Evaluation(outcome=Outcome.OK, reason=f"{self.problem.key} {self.ordinal} {self.seed}", timing=timing())
 
-    def playoff(self, candidates: Sequence[Candidate]) -> list[Timing | None]:
+    def playoff(self, candidates: Sequence[Candidate], seconds: float) -> list[Timing | None]:
         for each in candidates:
             self.evaluate(each, None)
         return [timing() for _ in candidates]
@@ -84,8 +84,8 @@ def test_one_process_answers_all(worker: DeviceWorker) -> None:
     assert first.reason == f"{PROBLEM.key} 2 9"
     process = process_of(worker)
     assert process == process_of(worker) != os.getpid()
-    assert worker.playoff([OK, OK]) == [replace(timing(), clock_mhz=process)] * 2
-    assert worker.playoff([]) == []
+    assert worker.playoff([OK, OK], 0.1) == [replace(timing(), clock_mhz=process)] * 2
+    assert worker.playoff([], 0.1) == []
     assert worker.restarts == 0
 
 
@@ -127,8 +127,8 @@ def test_a_dead_context_is_left_behind(worker: DeviceWorker) -> None:
 
 
 def test_a_lost_playoff_times_nobody(worker: DeviceWorker) -> None:
-    assert worker.playoff([OK, candidate("killed")]) == [None, None]
-    assert worker.playoff([OK])[0] is not None
+    assert worker.playoff([OK, candidate("killed")], 0.1) == [None, None]
+    assert worker.playoff([OK], 0.1)[0] is not None
 
 
 def test_a_closed_worker_leaves_no_process() -> None:

@@ -64,8 +64,8 @@ class Executor(Protocol):
         """Verify and measure; `best_us` is the time to beat, None for a full measurement in any case."""
         ...
 
-    def play_off(self, finalists: Sequence[Compiled]) -> Future[list[Evaluation | None]]:
-        """Measure all against each other on one device; None for one that could not be measured this time."""
+    def play_off(self, finalists: Sequence[Compiled], seconds: float) -> Future[list[Evaluation | None]]:
+        """Measure all against each other on one device, in about `seconds`; None for one that could not be."""
         ...
 
     def __enter__(self) -> Self: ...
@@ -130,9 +130,11 @@ class LocalExecutor:
         lane = next((lane for lane in self._lanes if lane.idle), self._lanes[0])
         return lane.submit(lambda worker: worker.evaluate(candidate, best_us))
 
-    def play_off(self, finalists: Sequence[Compiled]) -> Future[list[Evaluation | None]]:
+    def play_off(self, finalists: Sequence[Compiled], seconds: float) -> Future[list[Evaluation | None]]:
         candidates = [finalist.candidate for finalist in finalists]
-        return self._lanes[0].submit(lambda worker: [_evaluation(timing) for timing in worker.playoff(candidates)])
+        return self._lanes[0].submit(
+            lambda worker: [_evaluation(timing) for timing in worker.playoff(candidates, seconds)]
+        )
 
     def __enter__(self) -> Self:
         for lane in self._lanes:

@@ -18,9 +18,9 @@ FINALISTS = 5
 
 
 def play_off(
-    standings: Standings, defaults: Collection[Identity], executor: Executor, maker: RecordMaker
+    standings: Standings, defaults: Collection[Identity], executor: Executor, maker: RecordMaker, *, seconds: float
 ) -> list[TrialRecord]:
-    """Measure the best configs of different kernels against each other; their records, the winner first.
+    """Measure the best configs of different kernels against each other, in about `seconds`; the winner's record first.
 
     The default config of the leader's family, where it ran, takes part, so that the gain over it is measured side by
     side too. A config that turned out to be wrong comes last, with its outcome. Empty where nobody could be measured;
@@ -30,7 +30,7 @@ def play_off(
     if not finalists:
         return []
     try:
-        evaluations = executor.play_off([compiled for _, compiled in finalists]).result()
+        evaluations = executor.play_off([compiled for _, compiled in finalists], seconds).result()
     except Im2wingenError as error:
         log.warning("there was no play-off: %s", error)
         return []

@@ -50,7 +50,7 @@ class PredictingExecutor:
         future.set_result(self._estimated(candidate))
         return future
 
-    def play_off(self, finalists: Sequence[Compiled]) -> Future[list[Evaluation | None]]:
+    def play_off(self, finalists: Sequence[Compiled], seconds: float) -> Future[list[Evaluation | None]]:
         future: Future[list[Evaluation | None]] = Future()
         with ThreadPoolExecutor(self.compile_slots) as threads:  # each emulated launch is a process of its own
             future.set_result(list(threads.map(self._verified, finalists)))

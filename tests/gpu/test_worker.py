@@ -96,12 +96,12 @@ def test_what_the_driver_refuses_needs_no_new_process(
 
 
 def test_a_playoff_times_all(worker: DeviceWorker, arch: str) -> None:
-    direct, slow = worker.playoff([fault("direct", arch), fault("slow", arch)])
+    direct, slow = worker.playoff([fault("direct", arch), fault("slow", arch)], 0.5)
     assert direct is not None
     assert slow is not None
     assert direct.median_us < slow.median_us
 
 
 def test_a_faulting_playoff_times_nobody(worker: DeviceWorker, arch: str) -> None:
-    assert worker.playoff([fault("direct", arch), fault("hang", arch)]) == [None, None]
+    assert worker.playoff([fault("direct", arch), fault("hang", arch)], 0.5) == [None, None]
     assert worker.evaluate(fault("direct", arch)).outcome is Outcome.OK

@@ -46,7 +46,7 @@ class FakeWorker:
         self.running = False
         return timed(float(self.ordinal))
 
-    def playoff(self, candidates: Sequence[Candidate]) -> list[Timing | None]:
+    def playoff(self, candidates: Sequence[Candidate], seconds: float) -> list[Timing | None]:
         return [timed(1.0).timing, *[None] * (len(candidates) - 1)]
 
 
@@ -94,7 +94,7 @@ def test_what_keeps_a_worker_from_starting_is_told_each_time(monkeypatch: pytest
 
 def test_a_play_off_answers_for_each_finalist() -> None:
     with LocalExecutor(PROBLEM, FACTS, pool(1)) as executor:
-        won, lost = executor.play_off([finalist(), finalist()]).result(20)
+        won, lost = executor.play_off([finalist(), finalist()], 0.1).result(20)
     assert won is not None
     assert won.timing == timed(1.0).timing
     assert lost is None

@@ -256,7 +256,7 @@ def test_the_time_budget_ends_the_search(database: TuningDatabase) -> None:
     result = tune(PROBLEM, executor=FakeExecutor(device=device), db=database, time_budget_s=0.5)
     assert result.stopped_by == "time"
     assert result.trials > 0
-    assert 0.5 <= result.elapsed_s <= time.monotonic() - started
+    assert 0.45 <= result.elapsed_s <= time.monotonic() - started  # a tenth is the play-off's
 
 
 def test_patience_and_exhaustion_end_the_search(database: TuningDatabase) -> None:

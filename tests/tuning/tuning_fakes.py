@@ -120,7 +120,7 @@ class FakeExecutor:
         self.evaluated.append(candidate)
         return _settled(lambda: self.device(candidate, best_us))
 
-    def play_off(self, finalists: Sequence[Compiled]) -> Future[list[Evaluation | None]]:
+    def play_off(self, finalists: Sequence[Compiled], seconds: float) -> Future[list[Evaluation | None]]:
         assert self.open
         self.finalists.extend(finalists)
         return _settled(lambda: [self.referee(finalist.candidate) for finalist in finalists])
