@@ -6,6 +6,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
 from im2wingen.compile_pool import CompilePool
+from im2wingen.cost_model import estimate_us
 from im2wingen.db import LayeredRecords, ShippedRecords, TrialRecord, TuningDatabase, utc_now
 from im2wingen.db.look_up import is_refutation
 from im2wingen.errors import UsageError
@@ -193,12 +194,15 @@ class _Run:
         self._standings.add(Pick(family=family, config=config, trial=None), record, None)
 
     def _enqueue_seeds(self) -> None:
-        families = list(self._families.values())
+        families = sorted(self._families.values(), key=self._default_us)  # a short budget may end after the first
         for family in families:
             self._study.enqueue(family, self._defaults[family.name])
         records = LayeredRecords((self._database, ShippedRecords()))
         for family, config in seeds(self._problem, self._target, families, records, seed=self._seed):
             self._study.enqueue(family, config)
+
+    def _default_us(self, family: Family) -> float:
+        return estimate_us(family.plan(self._problem, self._target, self._defaults[family.name]), self._target)
 
     def _play_off(self) -> None:
         """The winner becomes the best; where none could be measured, the best of the search that isn't wrong stands."""

@@ -7,6 +7,8 @@ from im2wingen.families.base import Launch, TemplateValue
 from im2wingen.problem import ConvProblem
 
 _THREADS = 256
+_TURNED = 64  # channels of a CTA of channels_last, and pixels or taps of all its filters at most
+_MAX_TILE_BYTES = 48 * 1024  # of static shared memory
 MAX_GRID_X = 2**31 - 1
 MAX_STRIDE = 65535
 
@@ -103,12 +105,39 @@ def window_transform(problem: ConvProblem, *, channels_last: bool, column_pitch:
 
 def channels_last(problem: ConvProblem, *, channels: int) -> tuple[Launch, int]:
     """The launch that writes workspace `channels_last`, an NCHW x as [N][H][W][channels], and its bytes."""
-    tiles = ceil_div(problem.h * problem.w, 64) * ceil_div(channels, 64) * problem.n
+    tiles = ceil_div(problem.h * problem.w, _TURNED)
     elements = problem.n * problem.h * problem.w * channels
+    return _turn(problem, "x", "channels_last", channels=channels, images=problem.n, tiles=tiles, elements=elements)
+
+
+def filter_channels_last(problem: ConvProblem, *, channels: int) -> tuple[Launch, int] | None:
+    """The launch that writes workspace `packed`, a KCRS filter as [K][tap][channels], and its bytes.
+
+    None where the filter is KRSC, or the taps of a few channels don't fit shared memory.
+    """
+    taps = problem.r * problem.s
+    if problem.w_layout != "kcrs" or _TURNED * taps * problem.element_bytes > _MAX_TILE_BYTES:
+        return None
+    elements = problem.k * taps * channels
+    images = ceil_div(problem.k, _filters_at_once(problem))
+    return _turn(problem, "w", "packed", channels=channels, images=images, tiles=1, elements=elements)
+
+
+def _filters_at_once(problem: ConvProblem) -> int:
+    return max(1, _TURNED // (problem.r * problem.s))
+
+
+def _turn(
+    problem: ConvProblem, name: str, turned: str, *, channels: int, images: int, tiles: int, elements: int
+) -> tuple[Launch, int]:
+    size = elements * problem.element_bytes
     launch = Launch(
         template="channels_last",
-        values={**problem_values(problem), "CHANNELS": channels, "THREADS": _THREADS},
-        grid=(tiles, 1, 1), block=_THREADS, smem_bytes=0, arguments=("x", "channels_last"),
-        l2_bytes=(elements + problem.n * problem.c * problem.h * problem.w) * problem.element_bytes,
+        values={
+            **problem_values(problem), "CHANNELS": channels, "TILES_PIXELS": tiles, "FILTER": name == "w",
+            "FILTERS": _filters_at_once(problem), "THREADS": _THREADS,
+        },
+        grid=(images * tiles * ceil_div(channels, _TURNED), 1, 1), block=_THREADS, smem_bytes=0,
+        arguments=(name, turned), l2_bytes=2 * size,
     )  # fmt: skip
-    return launch, elements * problem.element_bytes
+    return launch, size

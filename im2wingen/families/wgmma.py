@@ -2,7 +2,7 @@
 
 from im2wingen.families import wgmma_rules
 from im2wingen.families.base import Family, Launch, Plan, TensorMap
-from im2wingen.families.support import ceil_div, channels_last, pack_filter, problem_values
+from im2wingen.families.support import ceil_div, channels_last, filter_channels_last, pack_filter, problem_values
 from im2wingen.families.wgmma_config import STEP_BYTES, WgmmaConfig, WgmmaGeometry, horizontal, vertical
 from im2wingen.families.wgmma_cost import cta_cycles
 from im2wingen.families.wgmma_rules import RULES
@@ -26,10 +26,12 @@ def plan(problem: ConvProblem, target: Target, config: WgmmaConfig) -> Plan:
     workspace: dict[str, int] = {}
     input_name, filter_name = "x", "w"
     if problem.w_layout != "krsc" or geometry.channels != problem.c:
-        launch, size = pack_filter(problem, order="row", channels_contiguous=True, channels=geometry.channels)
+        launch, size = filter_channels_last(problem, channels=geometry.channels) or pack_filter(
+            problem, order="row", channels_contiguous=True, channels=geometry.channels
+        )
         launches.append(launch)
         workspace["packed"], filter_name = size, "packed"
-    if problem.x_layout != "nhwc":
+    if problem.x_layout != "nhwc" and config.input_staging == "tma":
         launch, size = channels_last(problem, channels=geometry.channels)
         launches.append(launch)
         workspace["channels_last"], input_name = size, "channels_last"
@@ -47,6 +49,9 @@ def plan(problem: ConvProblem, target: Target, config: WgmmaConfig) -> Plan:
                 "MAPPING": config.mapping.upper(),
                 "SPLIT": config.split.upper(),
                 "CHANNELS": geometry.channels,
+                "TRANSPOSED": config.input_staging == "transposed",
+                "PREFETCHED": config.prefetch,
+                "PRODUCERS": config.num_producer_warpgroups,
                 "CONSUMERS": config.num_consumer_warpgroups,
                 "TILE_N": config.tile_n,
                 "TILE_P": config.tile_p,
@@ -66,7 +71,7 @@ def plan(problem: ConvProblem, target: Target, config: WgmmaConfig) -> Plan:
             block=config.threads,
             smem_bytes=geometry.smem_bytes,
             arguments=(
-                _input_maps(geometry, input_name), (_filter_map(geometry, filter_name),),
+                _input_maps(geometry, input_name, filter_name), (_filter_map(geometry, filter_name),),
                 (_output_map(geometry, filter_name),),
                 "bias", "y", "x", "w",
             ),
@@ -83,9 +88,14 @@ def plan(problem: ConvProblem, target: Target, config: WgmmaConfig) -> Plan:
     return Plan(launches=tuple(launches), workspace=workspace)
 
 
-def _input_maps(geometry: WgmmaGeometry, name: str) -> tuple[TensorMap, ...]:
-    """One a plane, in the template's order: the plane's (C, N, columns, rows)."""
+def _input_maps(geometry: WgmmaGeometry, name: str, filter_name: str) -> tuple[TensorMap, ...]:
+    """One a plane, in the template's order: the plane's (C, N, columns, rows).
+
+    What is transposed is read without TMA; the filter's map stands in.
+    """
     problem, config = geometry.problem, geometry.config
+    if config.input_staging == "transposed":
+        return geometry.planes * (_filter_map(geometry, filter_name),)
     rows, columns = vertical(problem), horizontal(problem)
     element, channels, row_step = problem.element_bytes, geometry.channels, problem.w * geometry.channels
     maps = []

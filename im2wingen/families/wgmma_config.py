@@ -12,8 +12,9 @@ from im2wingen.problem import ConvProblem
 Mapping = Literal["rows", "block"]
 Split = Literal["filters", "pixels", "tiles"]
 Order = Literal["linear", "zigzag"]
+InputStaging = Literal["tma", "transposed"]
 
-CONSUMER_REGISTERS = {1: 255, 2: 240, 3: 160}  # of a thread, by number of consumers
+_REGISTERS = 65536  # of an SM
 STEP_BYTES = 32  # along K, of a wgmma
 _M = 64  # output channels of a wgmma
 _BARRIER_BYTES = 8
@@ -25,6 +26,9 @@ class WgmmaConfig(Config):
 
     mapping: Mapping  # of the pixels of a subtile to wgmma's N
     split: Split  # what the consumers share
+    input_staging: InputStaging  # of an NCHW x: tma after a kernel that brings it into NHWC, or transposed in this one
+    prefetch: bool  # of what is to be transposed, to L2
+    num_producer_warpgroups: int
     num_consumer_warpgroups: int
     tile_n: int
     tile_p: int
@@ -45,13 +49,29 @@ class WgmmaConfig(Config):
         return PixelTile(n=self.tile_n, p=self.tile_p, q=self.tile_q)
 
     @property
+    def consumer_registers(self) -> int:
+        """Of a consumer's thread."""
+        if self.num_consumer_warpgroups == 1:
+            return 255
+        at_launch = _REGISTERS // self.threads // 8 * 8
+        given = at_launch * self.threads // 128 - self.num_producer_warpgroups * self.producer_registers
+        return given // self.num_consumer_warpgroups // 8 * 8
+
+    @property
+    def producer_registers(self) -> int:
+        """Likewise, where there are several consumers."""
+        if self.num_producer_warpgroups == 2:
+            return 40
+        return 56 if self.input_staging == "transposed" else 24 if self.num_consumer_warpgroups == 2 else 32
+
+    @property
     def block_n(self) -> int:
         """Output channels of a tile."""
         return _M * (self.num_consumer_warpgroups if self.split == "filters" else 1)
 
     @property
     def threads(self) -> int:
-        return 128 * (1 + self.num_consumer_warpgroups)
+        return 128 * (self.num_producer_warpgroups + self.num_consumer_warpgroups)
 
     @property
     def subtiles(self) -> int:
@@ -149,7 +169,7 @@ class WgmmaGeometry:
 
     @property
     def channels(self) -> int:
-        """Of x as TMA reads it: an NCHW x is brought into that order first, in whole 16-byte units."""
+        """Of a patch: an NCHW x gets there in whole 16-byte units."""
         problem = self.problem
         return problem.c if problem.x_layout == "nhwc" else round_up(problem.c, unit_elements(problem))
 

@@ -14,6 +14,8 @@ _EPILOGUE_GROUP = 22.0  # for 8 pixels of a subtile to be rounded, staged and st
 _EPILOGUE = 700.0  # of a tile besides
 _EXPOSED = 0.15  # share of the epilogue during which no other consumer multiplies, but for the last tile
 _TAP = 40.0  # barriers between the products of two taps, of a streamed filter
+_TRANSPOSED_BYTES = 5.0  # a cycle, of patches whose pixels a warpgroup transposes in whole vectors
+_PASS = 4000.0  # a kernel before this one, besides its bytes
 _FEW_STAGES = 500.0  # at each patch that is not loaded while the one before it is read
 
 
@@ -33,7 +35,13 @@ def tile_cycles(geometry: WgmmaGeometry) -> tuple[float, float]:
         tensor += geometry.planes * geometry.chunks * (_FEW_STAGES + geometry.patch_bytes / _L2_BYTES)
     stores = config.tile.pixels * config.block_n * problem.element_bytes
     epilogue = _EPILOGUE + config.own_subtiles * geometry.groups_n * _EPILOGUE_GROUP
-    return max(tensor, (loads + stores) / _L2_BYTES), epilogue
+    busy = max(tensor, (loads + stores) / _L2_BYTES)
+    if config.input_staging == "transposed":
+        patches = geometry.planes * geometry.chunks * geometry.patch_bytes
+        whole = problem.stride_w == 1 and problem.w % 4 == 0
+        rate = _TRANSPOSED_BYTES * config.num_producer_warpgroups
+        busy = max(busy, patches / (rate if whole else rate / 2))
+    return busy, epilogue
 
 
 def cta_cycles(geometry: WgmmaGeometry, target: Target) -> tuple[float, float]:
@@ -48,4 +56,9 @@ def cta_cycles(geometry: WgmmaGeometry, target: Target) -> tuple[float, float]:
 
 
 def estimated_cycles(geometry: WgmmaGeometry, target: Target) -> float:
-    return sum(cta_cycles(geometry, target))
+    """Of the kernel, and of the one that brings an NCHW x into NHWC before it."""
+    problem, cycles = geometry.problem, sum(cta_cycles(geometry, target))
+    if problem.x_layout == "nhwc" or geometry.config.input_staging == "transposed":
+        return cycles
+    x_bytes = problem.n * problem.c * problem.h * problem.w * problem.element_bytes
+    return cycles + _PASS + 2 * x_bytes / (1e3 * target.dram_gbps) * target.clock_mhz

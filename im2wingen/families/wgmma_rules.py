@@ -2,7 +2,7 @@
 
 from im2wingen.families.base import Rule
 from im2wingen.families.support import unit_elements
-from im2wingen.families.wgmma_config import CONSUMER_REGISTERS, WgmmaConfig, WgmmaGeometry, horizontal, vertical
+from im2wingen.families.wgmma_config import WgmmaConfig, WgmmaGeometry, horizontal, vertical
 from im2wingen.problem import ConvProblem
 from im2wingen.target import Target
 
@@ -44,7 +44,7 @@ def _geometry(problem: ConvProblem, config: WgmmaConfig) -> WgmmaGeometry:
 RULES = (
     Rule(
         sentence="num_consumer_warpgroups is from 1 to 3",
-        holds=lambda problem, target, config: config.num_consumer_warpgroups in CONSUMER_REGISTERS,
+        holds=lambda problem, target, config: 1 <= config.num_consumer_warpgroups <= 3,
     ),
     Rule(
         sentence="block_k is 128 or 64 bytes of channels",
@@ -92,6 +92,25 @@ RULES = (
         ),
     ),
     Rule(
+        sentence="transposed input staging is for an NCHW x",
+        holds=lambda problem, target, config: config.input_staging == "tma" or problem.x_layout == "nchw",
+    ),
+    Rule(
+        sentence="num_producer_warpgroups is 1, or 2 where they transpose for several consumers",
+        holds=lambda problem, target, config: (
+            config.num_producer_warpgroups == 1
+            or (
+                config.num_producer_warpgroups == 2
+                and config.input_staging == "transposed"
+                and config.num_consumer_warpgroups > 1
+            )
+        ),
+    ),
+    Rule(
+        sentence="prefetch is for transposed input staging",
+        holds=lambda problem, target, config: not config.prefetch or config.input_staging == "transposed",
+    ),
+    Rule(
         sentence="split tiles needs a resident filter",
         holds=lambda problem, target, config: config.split != "tiles" or config.filter_resident,
     ),
@@ -122,8 +141,7 @@ RULES = (
     Rule(
         sentence="the accumulators fit a consumer's registers",
         holds=lambda problem, target, config: (
-            _geometry(problem, config).num_accumulators + _OTHER_REGISTERS
-            <= CONSUMER_REGISTERS.get(config.num_consumer_warpgroups, 0)
+            _geometry(problem, config).num_accumulators + _OTHER_REGISTERS <= config.consumer_registers
         ),
     ),
     Rule(
@@ -137,8 +155,8 @@ RULES = (
         holds=lambda problem, target, config: _geometry(problem, config).smem_bytes <= target.smem_per_block_bytes,
     ),
     Rule(
-        sentence="there are fewer than 2^31 tiles",
-        holds=lambda problem, target, config: _geometry(problem, config).tiles < 2**31,
+        sentence="there are at most 2^30 tiles",
+        holds=lambda problem, target, config: _geometry(problem, config).tiles <= 2**30,
     ),
 )
 

@@ -4,23 +4,24 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from itertools import product
 from typing import TypeVar
 
 from im2wingen.families.base import Choose
 from im2wingen.families.support import ceil_div
-from im2wingen.families.wgmma_config import Split, WgmmaConfig, WgmmaGeometry
+from im2wingen.families.wgmma_config import InputStaging, Split, WgmmaConfig, WgmmaGeometry
 from im2wingen.families.wgmma_cost import estimated_cycles
 from im2wingen.families.wgmma_rules import ROW_BYTES, RULES
 from im2wingen.problem import ConvProblem
 from im2wingen.target import Target
 
 T = TypeVar("T")
-_FINALISTS = 48  # shapes of each mapping and split whose stages are looked at
-_SHAPES_OF_A_KIND = 12  # candidates for the fields of _SHAPE_FIELDS, of each mapping and split
+_FINALISTS = 48  # shapes of each kind whose stages are looked at
+_SHAPES_OF_A_KIND = 12  # candidates for the fields of _SHAPE_FIELDS, of each kind
 _HOPELESS = 2.0  # times the least estimate
 _SHAPE_FIELDS = (
     "mapping", "split", "num_consumer_warpgroups", "tile_n", "tile_p", "tile_q", "joined_rows", "block_k",
-    "filter_resident",
+    "filter_resident", "input_staging", "num_producer_warpgroups",
 )  # fmt: skip
 _SPLITS: tuple[tuple[Split, int], ...] = (
     ("filters", 2), ("pixels", 2), ("tiles", 2), ("pixels", 1), ("filters", 3), ("pixels", 3),
@@ -38,6 +39,7 @@ def suggest(problem: ConvProblem, target: Target, choose: Choose) -> WgmmaConfig
     return replace(
         config,
         ordered=_choose_of(choose, "ordered", _orders(config, problem)),
+        prefetch=_choose_of(choose, "prefetch", [True, False] if config.input_staging == "transposed" else [False]),
         l2_promotion_bytes=choose("l2_promotion_bytes", [128, 256, 64]),
         programmatic_launch=choose("programmatic_launch", [False, True]),
         tile_order=choose("tile_order", ["linear", "zigzag"]),
@@ -69,9 +71,9 @@ def shapes(problem: ConvProblem, target: Target) -> Mapping[str, WgmmaConfig]:
     # stages take the longest to find: only for what could be among the best if two patches fit
     legal.sort(key=lambda config: cycles_of(replace(config, patch_stages=2)))
     ranked = []
-    finalists: Counter[tuple[str, str]] = Counter()
+    finalists: Counter[tuple[str, ...]] = Counter()
     for config in legal:
-        kind = config.mapping, config.split
+        kind = _kind(config)
         finalists[kind] += 1
         if finalists[kind] > _FINALISTS:
             continue
@@ -82,15 +84,19 @@ def shapes(problem: ConvProblem, target: Target) -> Mapping[str, WgmmaConfig]:
         ranked.append((cycles_of(config), config.digest(), config))
     ranked.sort(key=lambda entry: entry[:2])
     found: dict[str, WgmmaConfig] = {}
-    counts: Counter[tuple[str, str]] = Counter()
+    counts: Counter[tuple[str, ...]] = Counter()
     for cycles, _, config in ranked:
         if cycles > _HOPELESS * ranked[0][0]:
             break
-        kind = config.mapping, config.split
+        kind = _kind(config)
         counts[kind] += 1
         if counts[kind] <= _SHAPES_OF_A_KIND:
             found["x".join(str(getattr(config, field)) for field in _SHAPE_FIELDS)] = config
     return found
+
+
+def _kind(config: WgmmaConfig) -> tuple[str, ...]:
+    return config.mapping, config.split, config.input_staging, str(config.num_producer_warpgroups)
 
 
 def has_shapes(problem: ConvProblem, target: Target) -> bool:
@@ -100,16 +106,21 @@ def has_shapes(problem: ConvProblem, target: Target) -> bool:
 
 def _all_shapes(problem: ConvProblem) -> Iterator[WgmmaConfig]:
     """With the fewest stages and the smallest stores, so that what is legal at all is found."""
-    for split, consumers in _SPLITS:
-        for block_k in (row_bytes // problem.element_bytes for row_bytes in ROW_BYTES):
-            for resident in (False, True):
-                base = WgmmaConfig(
-                    mapping="rows", split=split, num_consumer_warpgroups=consumers, tile_n=1, tile_p=1, tile_q=1,
-                    joined_rows=1, block_k=block_k, patch_stages=1, filter_resident=resident,
-                    filter_stages=1 if resident else 2, store_groups=1, l2_promotion_bytes=128,
-                    ordered=split == "tiles", programmatic_launch=False, tile_order="linear",
-                )  # fmt: skip
-                yield from _tiled(problem, base)
+    stagings: list[tuple[InputStaging, int]] = [("tma", 1)]
+    if problem.x_layout == "nchw":
+        stagings += [("transposed", 1), ("transposed", 2)]
+    row_bytes_choices = [row_bytes // problem.element_bytes for row_bytes in ROW_BYTES]
+    for (split, consumers), block_k, resident, (staging, producers) in product(
+        _SPLITS, row_bytes_choices, (False, True), stagings
+    ):
+        base = WgmmaConfig(
+            mapping="rows", split=split, num_consumer_warpgroups=consumers, input_staging=staging,
+            num_producer_warpgroups=producers, prefetch=False,
+            tile_n=1, tile_p=1, tile_q=1, joined_rows=1, block_k=block_k, patch_stages=1, filter_resident=resident,
+            filter_stages=1 if resident else 2, store_groups=1, l2_promotion_bytes=128,
+            ordered=split == "tiles", programmatic_launch=False, tile_order="linear",
+        )  # fmt: skip
+        yield from _tiled(problem, base)
 
 
 def _parts(extent: int, *, most: int) -> list[int]:

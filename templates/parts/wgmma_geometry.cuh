@@ -25,8 +25,11 @@ __device__ __forceinline__ Plane plane_at(int i) {
 }
 
 // ---- sizes ----
-constexpr int THREADS = 128 * (1 + kConsumers);
-constexpr int PRODUCER_REGISTERS = kConsumers == 2 ? 24 : 32, CONSUMER_REGISTERS = kConsumers == 2 ? 240 : 160;
+constexpr int WARPGROUPS = kProducers + kConsumers, THREADS = 128 * WARPGROUPS;
+// Registers of a thread: all have as many at the launch; then consumers take what producers give.
+constexpr int LAUNCH_REGISTERS = 65536 / THREADS / 8 * 8;
+constexpr int PRODUCER_REGISTERS = kProducers == 2 ? 40 : kTransposed ? 56 : kConsumers == 2 ? 24 : 32;
+constexpr int CONSUMER_REGISTERS = (LAUNCH_REGISTERS * WARPGROUPS - PRODUCER_REGISTERS * kProducers) / kConsumers / 8 * 8;
 constexpr int BLOCK_N = kSplit == FILTERS ? 64 * kConsumers : 64;  // output channels of a tile
 constexpr int CHUNKS = (CHANNELS + BLOCK_K - 1) / BLOCK_K;
 constexpr int STEP_BYTES = 32, STEP_K = STEP_BYTES / sizeof(Element);           // along K, of one wgmma
@@ -68,7 +71,12 @@ static_assert(kMapping == BLOCK ? TILE_N == 1 && TILE_Q % 8 == 0 && WGMMA_N == 8
 static_assert(kSplit != PIXELS || SUBTILES % kConsumers == 0, "each consumer has as many subtiles");
 static_assert((kPatchStages > 1 || PLANES * CHUNKS == 1) && (kFilterStages > 1 || kFilterResident),
               "a buffer is given back once the products of the next one are under way");
+static_assert(!kTransposed || !kInputChannelsLast, "an NHWC x needs no transposition");
+static_assert(kProducers == 1 || (kTransposed && kConsumers > 1), "a second warpgroup of producers has nothing to do");
+static_assert(!kPrefetched || kTransposed, "TMA needs no prefetch");
 static_assert(kSplit != TILES || kFilterResident, "consumers at different tiles do not share filter stages");
+static_assert(kSplit != TILES || kOrdered || kPatchStages % (kConsumers * PLANES * CHUNKS) == 0,
+              "a patch stage serves one consumer, or turns tell the rounds apart");
 static_assert(!kOrdered || (kSplit == TILES && kConsumers > 1), "turns are for consumers of different tiles");
 static_assert(!kFilterResident || TILES_K == 1, "resident filters are those of one tile");
 static_assert(STORE_GROUPS == GROUPS_N || (GROUPS_N % STORE_GROUPS == 0 && STORE_GROUPS * 8 % TILE_N == 0 && WGMMA_N == (kMapping == BLOCK ? 8 * TILE_P : TILE_Q * TILE_N)),

@@ -19,7 +19,7 @@ __device__ __forceinline__ void wait(uint64_t* barrier, uint32_t parity) {
 
 __device__ __forceinline__ void init_barriers(const Smem& smem) {
   for (int i = 0; i < kPatchStages; ++i) {
-    ptx::mbarrier_init(smem.patch_full + i, 1);
+    ptx::mbarrier_init(smem.patch_full + i, kTransposed ? 4 * kProducers - 1 : 1);
     ptx::mbarrier_init(smem.patch_empty + i, kSplit == TILES ? 4 : 4 * kConsumers);
   }
   for (int i = 0; i < kFilterStages; ++i) {

@@ -76,33 +76,30 @@ __device__ __forceinline__ int pixel_offset(int i, Origin place, int& n) {
   return stored ? p * Q + place.q + q : -1;
 }
 
-// A warp takes every fourth channel; a lane keeps its pixels.
+// A warp takes every fourth channel; neighbouring lanes take pixels that are neighbours in y.
 template <int FIRST>
 __device__ __forceinline__ void store_rows(Element* y, const unsigned char* staging, int warp, int lane, Origin place) {
+  constexpr int COLUMNS =  // of all joined rows
+      STORE_GROUPS < GROUPS_N ? STORE_GROUPS * 8 / TILE_N : kMapping == BLOCK ? WGMMA_N : (JOINED_ROWS - 1) * PATCH_W + TILE_Q;
   // with one image, neighbouring columns of y are neighbours in staging too
   constexpr int VECTOR = TILE_N == 1 && Q % 2 == 0 && (kMapping == BLOCK || TILE_Q % 2 == 0 && PATCH_W % 2 == 0) ? 2 : 1;
   struct alignas(VECTOR * sizeof(Element)) Vector {
     Element e[VECTOR];
   };
-  constexpr int COUNT = (STORE_GROUPS * 8 / VECTOR + 31) / 32;
-  Element* to[COUNT];
-#pragma unroll
-  for (int i = 0; i < COUNT; ++i) {
-    const int pixel = (i * 32 + lane) * VECTOR;
+#pragma unroll 1
+  for (int at = lane * VECTOR; at < COLUMNS * TILE_N; at += 32 * VECTOR) {
+    const int pixel = at % COLUMNS * TILE_N + at / COLUMNS;  // its place in staging
     int n = 0;
-    const int offset = pixel < STORE_GROUPS * 8 ? pixel_offset(FIRST * 8 + pixel, place, n) : -1;
-    to[i] = offset < 0 ? nullptr : y + (int64_t(n) * K + place.k + warp) * (P * Q) + offset;
-  }
-  const Element* from = reinterpret_cast<const Element*>(staging) + warp * STAGING_PITCH + lane * VECTOR;
+    const int offset = pixel_offset(FIRST * 8 + pixel, place, n);
+    if (offset < 0) continue;
+    const Element* from = reinterpret_cast<const Element*>(staging) + warp * STAGING_PITCH + pixel;
+    Element* to = y + (int64_t(n) * K + place.k + warp) * (P * Q) + offset;
 #pragma unroll 4
-  for (int k = warp; k < 64 && place.k + k < K; k += 4) {
-#pragma unroll
-    for (int i = 0; i < COUNT; ++i) {
-      if (to[i] == nullptr) continue;
-      *reinterpret_cast<Vector*>(to[i]) = *reinterpret_cast<const Vector*>(from + i * 32 * VECTOR);
-      to[i] += 4 * int64_t(P * Q);
+    for (int k = warp; k < 64 && place.k + k < K; k += 4) {
+      *reinterpret_cast<Vector*>(to) = *reinterpret_cast<const Vector*>(from);
+      from += 4 * STAGING_PITCH;
+      to += 4 * int64_t(P * Q);
     }
-    from += 4 * STAGING_PITCH;
   }
 }
 
@@ -142,13 +139,10 @@ __device__ __forceinline__ void store_groups(unsigned char* staging, const float
     store_groups<FIRST + STORE_GROUPS>(staging, acc, consumer, thread, bias0, bias1, output, y, place);
 }
 
-// Whether one of the accumulators may be NaN.
+// Whether a NaN may have come from the padding: an Inf or a NaN in the filter, with which no pixel's sum is finite. One
+// pixel of each of the thread's channels tells.
 __device__ __forceinline__ bool has_nan(const Accumulators& acc) {
-  float probe = 0.0f;
-#pragma unroll
-  for (int i = 0; i < OWN_SUBTILES; ++i)
-#pragma unroll
-    for (int j = 0; j < WGMMA_N / 2; ++j) probe = fmaf(acc[i][j], 0.0f, probe);  // an Inf counts too, which only costs time
+  const float probe = fmaf(acc[0][0], 0.0f, acc[0][2] * 0.0f);  // NaN if one of them is not finite
   return probe != probe;
 }
 

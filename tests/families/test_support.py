@@ -14,6 +14,8 @@ from im2wingen.families.base import Launch, Plan
 from im2wingen.families.support import (
     FilterOrder,
     ceil_div,
+    channels_last,
+    filter_channels_last,
     filter_taps,
     pack_filter,
     problem_values,
@@ -139,6 +141,52 @@ def test_window_tensor(precision: str, layout: str, shape: str, channels_last: b
     np.testing.assert_array_equal(run(problem, launch, size, x), wanted.reshape(-1))
 
 
+@pytest.mark.parametrize("precision", ["fp16", "bf16", "tf32"])
+@pytest.mark.parametrize(
+    "shape",
+    [
+        "n2c3h1w1k8r1s1",  # a pixel; channels of a unit are missing
+        "n3c72h7w7k8r1s1",  # an odd plane, in one tile; a second tile of 8 channels
+        "n2c20h9w10k8r1s1",  # 90 pixels in two tiles of 45, read by pairs: 46
+        "n1c64h12w12k8r1s1",  # three tiles of 48
+        "n1c130h5w27k8r1s1",  # 135 pixels in three tiles; three tiles of channels
+    ],
+)
+def test_channels_last(shape: str, precision: str) -> None:
+    problem = ConvProblem.parse(shape, precision=precision, layout="nchw")
+    x, channels = numbered(problem, problem.x_shape), round_up(problem.c, unit_elements(problem))
+    launch, size = channels_last(problem, channels=channels)
+    wanted = np.pad(x.transpose(0, 2, 3, 1), ((0, 0), (0, 0), (0, 0), (0, channels - problem.c)))
+    assert size == wanted.nbytes
+    np.testing.assert_array_equal(run(problem, launch, size, x), wanted.reshape(-1))
+
+
+@pytest.mark.parametrize("precision", ["fp16", "bf16", "tf32"])
+@pytest.mark.parametrize(
+    "shape",
+    [
+        "n1c3h8w8k5r1s1",  # 64 filters at once, 5 exist
+        "n1c72h8w8k16r3s3",  # 7 filters at once; a second tile of 8 channels
+        "n1c33h9w9k3r5s5",  # an odd run
+        "n1c64h20w20k3r9s11",  # 99 taps: one filter at a time
+    ],
+)
+def test_a_filter_with_its_channels_last(shape: str, precision: str) -> None:
+    problem = ConvProblem.parse(shape, precision=precision, layout="nchw")
+    w, channels = numbered(problem, problem.w_shape), round_up(problem.c, unit_elements(problem))
+    made = filter_channels_last(problem, channels=channels)
+    assert made is not None
+    wanted = np.pad(w.transpose(0, 2, 3, 1), ((0, 0), (0, 0), (0, 0), (0, channels - problem.c)))
+    assert made[1] == wanted.nbytes
+    np.testing.assert_array_equal(run(problem, *made, w), wanted.reshape(-1))
+
+
+def test_which_filters_get_their_channels_last() -> None:
+    assert filter_channels_last(ConvProblem.parse("n1c8h9w9k8r3s3"), channels=8) is None  # they have
+    large = ConvProblem.parse("n1c8h40w40k8r20s20", layout="nchw")  # 400 taps of 64 channels: 51200 bytes
+    assert filter_channels_last(large, channels=8) is None
+
+
 @pytest.mark.parametrize("arch", PRESETS)
 def test_shared_kernels_compile_without_spills(arch: str) -> None:
     problem = ConvProblem.parse("n2c5h9w8k3r3s2pad1", layout="nchw")
@@ -146,6 +194,10 @@ def test_shared_kernels_compile_without_spills(arch: str) -> None:
         pack_filter(problem, order="column", channels_contiguous=True)[0],
         window_transform(problem, channels_last=True, column_pitch=16)[0],
     ]
+    if arch == "sm_90a":  # these know griddepcontrol
+        packed = filter_channels_last(problem, channels=8)
+        assert packed is not None
+        launches += [packed[0], channels_last(problem, channels=8)[0]]
     for launch in launches:
         cubin = compile_cubin(render(launch), arch)
         assert cubin.spill_bytes == 0

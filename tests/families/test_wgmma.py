@@ -152,7 +152,7 @@ def test_an_output_of_tf32_is_stored_in_parts_of_32_channels() -> None:
 def test_a_filter_of_another_layout_is_packed() -> None:
     problem = replace(ConvProblem.parse("n1c24h9w11k40r3s3"), w_layout="kcrs")
     plan = WGMMA.plan(problem, TARGET, config_of(problem))
-    assert [launch.template for launch in plan.launches] == ["pack_filter", "wgmma"]
+    assert [launch.template for launch in plan.launches] == ["channels_last", "wgmma"]
     assert plan.workspace == {"packed": 40 * 9 * 24 * 2}
     filter_map = maps_of(problem, config_of(problem))[1]
     assert (filter_map.array, filter_map.dims) == ("packed", (24, 9, 40))
@@ -253,6 +253,9 @@ FILTERS: dict[str, Any] = {"num_consumer_warpgroups": 3, "split": "filters"}
 TILES: dict[str, Any] = TWO | {"split": "tiles", "filter_resident": True, "ordered": True}
 RULE_CASES: list[tuple[str, str, dict[str, Any], dict[str, Any], str | None]] = [
     # the sentence's beginning, shape, a legal config, what breaks the rule, words of what then refuses to go on
+    ("num_producer_warpgroups is", RULES_SHAPE, TWO, {"num_producer_warpgroups": 2}, "has nothing to do"),
+    ("prefetch is", RULES_SHAPE, {}, {"prefetch": True}, "TMA needs no prefetch"),
+    ("transposed input staging", RULES_SHAPE, {}, {"input_staging": "transposed"}, "an NHWC x needs no transposition"),
     ("num_consumer_warpgroups is from", RULES_SHAPE, {}, {"num_consumer_warpgroups": 4, "tile_p": 4}, None),
     ("block_k is", RULES_SHAPE, {}, {"block_k": 16}, "one swizzle span"),
     ("block_k is", RULES_SHAPE, {}, {"block_k": 128}, "tensor map of x"),
@@ -287,7 +290,7 @@ RULE_CASES: list[tuple[str, str, dict[str, Any], dict[str, Any], str | None]] = 
     ("the accumulators of one wgmma fit", "n1c8h3w300k200r1s1", FILTERS | {"tile": (1, 1, 200)},
      {"tile_q": 248, "store_groups": 31}, None),
     ("filters, patches and staging fit", RULES_SHAPE, {}, {"filter_stages": 30}, None),
-    ("there are fewer than 2^31 tiles", "n1000000000c8h3w3k8r1s1", {}, {"tile_p": 1}, None),
+    ("there are at most 2^30 tiles", "n500000000c8h3w3k8r1s1", {}, {"tile_p": 1}, None),
 ]  # fmt: skip
 
 

@@ -26,6 +26,7 @@ class Mutant:
     shape: str = "n3c72h6w9k72r3s3pad1"  # two chunks, the last of half a step; the last tile of K is 8 channels
     config: dict[str, Any] = field(default_factory=dict)
     layout: str = "nhwc"
+    seeds: tuple[int, ...] = SEEDS
 
 
 def one(old: str, new: str, **where: Any) -> Mutant:
@@ -47,11 +48,22 @@ STRIDED: dict[str, Any] = {"shape": "n1c24h10w13k40r3s3st2pad1"}
 CHANNELS_FIRST: dict[str, Any] = JOINED | {"layout": "nhwc-nchw", "shape": "n2c24h9w10k72r3s3"}
 DILATED: dict[str, Any] = {"shape": "n1c24h12w13k40r3s3dil2"}
 
+TURNED: dict[str, Any] = {
+    "config": {"input_staging": "transposed", "tile": (2, 2, 5)}, "shape": "n3c72h6w8k40r3s3pad1",
+    "layout": "nchw-nhwc",
+}  # fmt: skip
+# Consumers wait for every patch, and for nothing else.
+WAITED: dict[str, Any] = TURNED | {
+    "config": TURNED["config"] | {"filter_resident": True, "patch_stages": 1},
+    "shape": "n24c64h6w8k8r3s3",
+    "seeds": (4, 6, 13),
+}
+
 READ_FILTER = "filters + buffer * FILTER_BYTES, 0)"
 NEXT_FILTER = "filters + (buffer + 1) % FILTER_BUFFERS * FILTER_BYTES, 0)"
 FULL_PATCH = "wait(smem.patch_full + consumer.patch.stage, consumer.patch.parity);"
 FULL_FILTER = "wait(smem.filter_full + buffer, consumer.filter.parity);"
-EMPTY_PATCH = "wait(smem.patch_empty + ring.stage, ring.parity ^ 1);"
+EMPTY_PATCH = "wait(smem.patch_empty + ring.stage, ring.parity ^ 1);\n        ptx::mbarrier"
 EMPTY_FILTER = "wait(smem.filter_empty + buffer, ring.parity ^ 1);"
 NEXT_PATCH = "last_patch = smem.patch_empty + consumer.patch.stage;"
 LAST_PATCH = "if (last_patch != nullptr && (tap_h | tap_w) == 0) consumer.release(last_patch);"
@@ -66,7 +78,7 @@ MUTANTS = {
     "filters are not awaited": one(FULL_FILTER, ""),
     "resident filters are not awaited": one("(kFilterResident) wait(smem.filter_full, 0);", "(false);", **RESIDENT),
     "a free patch is awaited with the wrong parity": one(EMPTY_PATCH, EMPTY_PATCH.replace(" ^ 1", "")),
-    "a free patch is not awaited": one(EMPTY_PATCH, ""),
+    "a free patch is not awaited": one(EMPTY_PATCH, "ptx::mbarrier"),
     "a free filter stage is awaited with the wrong parity": one(EMPTY_FILTER, EMPTY_FILTER.replace(" ^ 1", "")),
     "a free filter stage is not awaited": one(EMPTY_FILTER, ""),
     "the parity never changes": one("parity ^= 1;", ""),
@@ -108,7 +120,7 @@ MUTANTS = {
     # ---- proxies and order ----
     "the products are not ordered after the registers": one("ptx::wgmma_fence();", ""),
     "the products are not committed": one("ptx::wgmma_commit_group();", ""),
-    "no proxy fence before the store": one("ptx::fence_proxy_async_shared_cta();", ""),
+    "no proxy fence before the store": one("ptx::fence_proxy_async_shared_cta();\n  }", "}"),
     "staging is written before it is read": one(MAY_BE_WRITTEN, "// staging may be written"),
     "staging is written before the store has read it": one(
         f"ptx::cp_async_bulk_wait_group_read<0>();\n  {MAY_BE_WRITTEN}", f";\n  {MAY_BE_WRITTEN}"
@@ -172,6 +184,23 @@ MUTANTS = {
     "NCHW: rows beyond P are stored": one("place.q + q < Q && p < P &&", "place.q + q < Q &&", **CHANNELS_FIRST),
     "NCHW: columns beyond Q are stored": one("place.q + q < Q && p < P &&", "p < P &&", **CHANNELS_FIRST),
     "NCHW: a joined row begins at the last one's end": one("column / PATCH_W", "column / TILE_Q", **CHANNELS_FIRST),
+    # ---- an NCHW x, transposed while it is staged ----
+    "transposed: a free patch is awaited with the wrong parity": one(
+        "ring.parity ^ 1);\n    transpose_patch", "ring.parity);\n    transpose_patch", **TURNED
+    ),
+    "transposed: no proxy fence": one("ptx::fence_proxy_async_shared_cta();  // wgmma", "// wgmma", **TURNED),
+    "transposed: lanes are not awaited": one("__syncwarp();\n    if (thread % 32", "if (thread % 32", **WAITED),
+    "transposed: one warp speaks for all": one("kTransposed ? 4 * kProducers - 1 : 1", "1", **WAITED),
+    "transposed: a warp's part is not written": one("threadIdx.x - (warp == 0 ? 0 : 32)", "threadIdx.x % 64", **TURNED),
+    "transposed: not swizzled": one("patch + (at ^ (at >> 7 & ROW_BYTES / 16 - 1) << 4)", "patch + at", **TURNED),
+    "transposed: rows above the image": one("< N && h >= 0 && h < H && w", "< N && h < H && w", **TURNED),
+    "transposed: columns beside the image": one("w >= 0 && w < W;", "w < W;", **TURNED),
+    "transposed: images beyond N": one("&& corner.n + place.n < N && h", "&& h", **TURNED),
+    "transposed: channels beyond C": one("inside && corner.c + c + j < C ?", "inside ?", **TURNED),
+    "transposed: pixels change places": one("e % 2 == 0 ? (low", "e % 2 == 1 ? (low", **TURNED),
+    "transposed: columns left of the patch": one("if (column < 0 || column", "if (column", **TURNED),
+    "transposed: reads begin anywhere": one("VECTOR == 1 ? 0 : corner.w & (VECTOR - 1)", "0", **TURNED),
+    "transposed: the first chunk again": one("at.chunk * BLOCK_K}", "0}", **TURNED),
     "tiles are walked backwards on every place": one("kTileOrderZigzag && tile % 2 == 1", "true"),
 }  # fmt: skip
 # Harmless ones: the checks must not cry wolf, and a mutant that survives must be one of these.
@@ -199,7 +228,7 @@ def mutate(monkeypatch: pytest.MonkeyPatch, mutant: Mutant) -> None:
 def check(mutant: Mutant) -> None:
     """What must fail for a mutant and pass without."""
     problem = ConvProblem.parse(mutant.shape, epilogue="bias_relu", layout=mutant.layout)
-    verify(problem, config_of(problem, **mutant.config), seeds=SEEDS)
+    verify(problem, config_of(problem, **mutant.config), seeds=mutant.seeds)
 
 
 @pytest.mark.parametrize("name", MUTANTS)
@@ -222,10 +251,9 @@ def test_the_unbroken_kernel_passes_where_mutants_fail(mutant: Mutant) -> None:
 
 # ---- repair ----
 
-PROBE = "probe = fmaf(acc[i][j], 0.0f, probe);"
 REPAIR_MUTANTS = {
     "no repair": one("if (kRepair && *saw_nan)", "if (false)"),
-    "half of the channels are not looked at": one(PROBE, f"if (j % 4 < 2) {PROBE}"),
+    "half of the channels are not looked at": one("fmaf(acc[0][0], 0.0f, acc[0][2] * 0.0f)", "acc[0][0] * 0.0f"),
     "above the image": one("if (h < 0 || h >= H) continue;", "if (h >= H) continue;"),
     "beside the image": one("if (col < 0 || col >= W) continue;", "if (col < 0) continue;"),
     "y is repaired before it is written": one("ptx::cp_async_bulk_wait_group<0>();", ";"),

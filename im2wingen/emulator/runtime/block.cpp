@@ -20,6 +20,7 @@ struct Grid {
   Thread* current = nullptr;
   unsigned live = 0;
   std::mt19937 random;
+  uint32_t hasty = 0;  // a bit a warpgroup: its threads rather run ahead of the others
   char* stacks = nullptr;
 } grid;
 
@@ -118,6 +119,7 @@ void run_block(uint3 block_index) {
     prepare(thread.fiber, stack_of(grid.stacks, i), thread_entry);
     all.push_back(&thread);
   }
+  grid.hasty = grid.random();
   make_ready(std::move(all));
   run(grid.scheduler, take_ready(), false);
   if (loads_in_flight()) {
@@ -137,14 +139,14 @@ void make_ready(std::vector<Thread*> threads) {
   const unsigned seed = grid.launch.seed;
   std::sort(threads.begin(), threads.end(), [](const Thread* a, const Thread* b) { return a->index < b->index; });
   if (seed > 1) std::shuffle(threads.begin(), threads.end(), grid.random);
+  if (seed == 1) std::reverse(threads.begin(), threads.end());
   // In front: these run ahead of the others for as long as they can; at the back: they let the others catch up.
-  const bool ahead = seed <= 1 || grid.random() % 2 == 0;
-  const bool reversed = seed == 1;
-  if (ahead)
-    grid.ready.insert(grid.ready.begin(), threads.begin(), threads.end());
-  else
-    grid.ready.insert(grid.ready.end(), threads.begin(), threads.end());
-  if (reversed) std::reverse(grid.ready.begin(), grid.ready.begin() + std::ptrdiff_t(threads.size()));
+  const unsigned coin = seed <= 1 ? 0 : grid.random() % 4;
+  const auto last_ahead = std::stable_partition(threads.begin(), threads.end(), [coin](const Thread* thread) {
+    return coin < 2 ? coin == 0 : (grid.hasty >> thread->index / 128 % 32 & 1) != 0;
+  });
+  grid.ready.insert(grid.ready.begin(), threads.begin(), last_ahead);
+  grid.ready.insert(grid.ready.end(), last_ahead, threads.end());
 }
 
 size_t thread_count() { return grid.threads.size(); }
@@ -162,6 +164,13 @@ void wait_in(const char* instruction, const uint64_t* mbarrier) {
   if (grid.launch.seed > 1 && loads_in_flight() && grid.random() % kOneIn == 0) land_a_load();
   Thread& next = take_ready();
   if (&next != &thread) run(thread.fiber, next, false);
+}
+
+void let_others_run() {
+  Thread& thread = self();
+  if (grid.launch.seed <= 1 || grid.ready.empty() || grid.random() % 2 == 0) return;
+  grid.ready.push_back(&thread);
+  run(thread.fiber, take_ready(), false);
 }
 
 void run_grid(const Launch& launch) {

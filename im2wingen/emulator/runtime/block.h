@@ -72,6 +72,8 @@ size_t thread_count();
 size_t choose(size_t count);
 // Gives the processor away until someone makes this thread ready.
 void wait_in(const char* instruction, const uint64_t* mbarrier = nullptr);
+// May run the threads that are ready before this one goes on; by the seed, never for 0 and 1.
+void let_others_run();
 // Lets the threads run, in the seed's order.
 void make_ready(std::vector<Thread*> threads);
 

@@ -56,6 +56,7 @@ void arrive(const char* name, uint64_t* barrier, uint32_t bytes) {
   if (state.bytes > kMaxCount) fail("%s: more than %u bytes: %s", name, kMaxCount, describe_mbarrier(barrier).c_str());
   --state.pending;
   end_phase_if_over(barrier, state);
+  let_others_run();  // who comes after this thread may be late
 }
 
 }  // namespace

@@ -1,0 +1,10 @@
+// Elements as bits.
+template <int BYTES>
+struct BitsOf {
+  using Type = uint32_t;
+};
+template <>
+struct BitsOf<2> {
+  using Type = uint16_t;
+};
+using Bits = BitsOf<sizeof(Element)>::Type;
