@@ -1,6 +1,6 @@
 // cp.async.bulk.tensor (sm_90 and later): one thread has a box of a tensor copied between global and shared memory. The
 // TensorMap says what the tensor is, how large the box and how its rows are swizzled in shared memory; coordinates are
-// in elements, innermost first, and may be negative. What lies outside the tensor is loaded as zero and never stored.
+// in elements, innermost first, those of loads may be negative. What lies outside the tensor is loaded as zero and never stored.
 // A map is a kernel parameter `const __grid_constant__`, alone or in a struct.
 #ifndef IM2WINGEN_EMULATED
 namespace ptx {
@@ -39,7 +39,7 @@ __device__ __forceinline__ void cp_async_bulk_tensor_5d_load(void* smem, const T
 }
 
 // Stores belong to the thread's open bulk group. Shared memory that threads wrote needs fence_proxy_async_shared_cta by
-// each of the writers, then a barrier, before one of these.
+// each of the writers, then a barrier, before one of these. Their coordinates can't be negative: an H200 traps.
 __device__ __forceinline__ void cp_async_bulk_tensor_3d_store(const TensorMap* map, const void* smem, int c0, int c1,
                                                               int c2) {
   asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group [%0, {%2,%3,%4}], [%1];" ::"l"(map),

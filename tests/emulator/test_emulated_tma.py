@@ -60,7 +60,9 @@ def laid_out(box: np.ndarray, one: TensorMap, offset: int) -> np.ndarray:
 def copy_kernel(rank: int, box_bytes: int, offset: int = 0, mutant: int = 0) -> Source:
     return load(
         "tma_copy", LOAD=f"cp_async_bulk_tensor_{rank}d_load", STORE=f"cp_async_bulk_tensor_{rank}d_store",
-        COORDINATES=", ".join(f"corner[{i}]" for i in range(rank)), BOX_BYTES=box_bytes, SMEM_OFFSET=offset,
+        COORDINATES=", ".join(f"corner[{i}]" for i in range(rank)),
+        STORED=", ".join(f"corner[{i}] < 0 ? 0 : corner[{i}]" for i in range(rank)),
+        BOX_BYTES=box_bytes, SMEM_OFFSET=offset,
         MUTANT=mutant,
     )  # fmt: skip
 
@@ -85,12 +87,13 @@ def run(
 
 def check(one: TensorMap, corner: tuple[int, ...], raw: np.ndarray, y: np.ndarray, offset: int = 0) -> None:
     x = numbers(one)
-    np.testing.assert_array_equal(raw, laid_out(box_at(x, one, corner), one, offset))
+    box = box_at(x, one, corner)
+    np.testing.assert_array_equal(raw, laid_out(box, one, offset))
     expected = np.full_like(x, np.iinfo(x.dtype).max)
-    inside = tuple(
-        slice(max(0, first), max(0, first + size)) for first, size in zip(corner, one.box, strict=True)
-    )[::-1]  # fmt: skip
-    expected[inside] = x[inside]
+    place = expected[
+        tuple(slice(max(0, first), max(0, first) + size) for first, size in zip(corner, one.box, strict=True))[::-1]
+    ]
+    place[:] = box[tuple(map(slice, place.shape))]  # the store leaves out what lies beyond
     np.testing.assert_array_equal(y, expected)
 
 
@@ -190,6 +193,7 @@ def test_mutant_that_gives_poison(mutant: int) -> None:
         ("ptx::cp_async_bulk_tensor_4d_load(smem, &map, barrier, 0, 0, 0, 0);", "with a tensor map of rank 3"),
         ("ptx::cp_async_bulk_tensor_3d_load(smem, &map, barrier + 1, 0, 0, 0);", "no mbarrier was initialised"),
         ("ptx::prefetch_tensormap(reinterpret_cast<ptx::TensorMap*>(smem));", "prefetch.tensormap: .* no tensor map"),
+        ("ptx::cp_async_bulk_tensor_3d_store(&map, smem, 0, -1, 0);", "coordinate 1 is -1; a store can't begin before"),
         (
             "ptx::fence_proxy_async_shared_cta(); ptx::cp_async_bulk_tensor_3d_store(&map, smem, 0, 0, 0);"
             "ptx::cp_async_bulk_commit_group(); ptx::cp_async_bulk_wait_group<0>();",

@@ -17,6 +17,7 @@ pytestmark = pytest.mark.gpu
 
 ARCH = "sm_90a"
 # A box of a 3-d tensor, loaded at (c0, c1, c2): written out as it lies in shared memory, and stored by the second map.
+# A store's coordinates can't be negative: 0 instead.
 BOX_BYTES = 2 * 64 * 4 * 2
 COPY = """
 struct Maps { ptx::TensorMap source, target; };
@@ -35,7 +36,7 @@ extern "C" __global__ void copy(const int* corner, uint4* raw, const __grid_cons
   while (!ptx::mbarrier_try_wait_parity(&landed, 0)) {}
   for (int i = threadIdx.x; i < BOX_BYTES / 16; i += blockDim.x) raw[i] = box[i];
   if (threadIdx.x == 0) {
-    ptx::cp_async_bulk_tensor_3d_store(&maps.target, box, corner[0], corner[1], corner[2]);
+    ptx::cp_async_bulk_tensor_3d_store(&maps.target, box, max(corner[0], 0), max(corner[1], 0), max(corner[2], 0));
     ptx::cp_async_bulk_commit_group();
     ptx::cp_async_bulk_wait_group<0>();
   }
@@ -126,12 +127,10 @@ class Buffers:
         self.device.copy_to_host(raw, self.raw)
         self.device.copy_to_host(y, self.y)
         np.testing.assert_array_equal(raw, (swizzled(box) if swizzle else box).reshape(-1))
-        stored = np.full_like(x, np.nan)  # the store leaves out what lies outside
-        inside = tuple(
-            slice(max(0, first), max(0, first + size))
-            for first, size in zip(corner[::-1], box.shape, strict=True)
-        )  # fmt: skip
-        stored[inside] = x[inside]
+        stored = np.full_like(x, np.nan)
+        begins = [max(0, first) for first in corner[::-1]]
+        place = stored[tuple(slice(begin, begin + size) for begin, size in zip(begins, box.shape, strict=True))]
+        place[:] = box[tuple(map(slice, place.shape))]  # the store leaves out what lies beyond
         np.testing.assert_array_equal(y, stored)
 
     def free(self) -> None:

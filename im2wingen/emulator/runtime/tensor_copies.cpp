@@ -143,6 +143,8 @@ void tensor_load(const char* name, void* smem, const ptx::TensorMap* map, uint64
 }
 
 void tensor_store(const char* name, const ptx::TensorMap* map, const void* smem, unsigned rank, const int* coordinates) {
+  for (unsigned i = 0; i < rank; ++i)  // measured on an H200: an illegal instruction
+    if (coordinates[i] < 0) fail("%s: coordinate %u is %d; a store can't begin before the tensor", name, i, coordinates[i]);
   const Box box = make_box(name, map, smem, rank, coordinates);
   self().stores.open.push_back({box, read_box(box)});
 }

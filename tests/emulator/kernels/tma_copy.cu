@@ -1,5 +1,5 @@
 // One box by TMA into shared memory, as it lies there to `raw`; its bytes, copied by threads to a second place, by TMA to
-// the target. LOAD and STORE are the instructions, COORDINATES their last operands. MUTANT breaks it on purpose.
+// the target. LOAD and STORE are the instructions, COORDINATES and STORED their last operands. MUTANT breaks it on purpose.
 <% include "parts/prelude.cuh" %>
 <% include "ptx/mbarrier.cuh" %>
 <% include "ptx/tma.cuh" %>
@@ -34,7 +34,7 @@ extern "C" __global__ void tma_copy(const __grid_constant__ Maps maps, const int
       staged[0] = 77;
       ptx::LOAD(staged, &maps.source, landed, COORDINATES);
     }
-    ptx::STORE(&maps.target, staged, COORDINATES);
+    ptx::STORE(&maps.target, staged, STORED);
     ptx::cp_async_bulk_commit_group();
     if (MUTANT != 9 && MUTANT != 10) ptx::cp_async_bulk_wait_group_read<0>();  // 9, 10: no wait until it has read
     if (MUTANT != 9) reinterpret_cast<uint4*>(staged)[3] = make_uint4(0, 0, 0, 0);
