@@ -76,19 +76,26 @@ __device__ __forceinline__ int pixel_offset(int i, Origin place, int& n) {
   return stored ? p * Q + place.q + q : -1;
 }
 
+// Columns that are stored at a time, of all joined rows.
+constexpr int STORE_COLUMNS = STORE_GROUPS < GROUPS_N ? STORE_GROUPS * 8 / TILE_N
+                              : kMapping == BLOCK     ? WGMMA_N
+                                                      : (JOINED_ROWS - 1) * PATCH_W + TILE_Q;
+// Whether runs of so many columns are aligned in y, and stored whole or not at all.
+__device__ constexpr bool stores_by(int columns) {
+  return Q % columns == 0 && STORE_COLUMNS % columns == 0 &&
+         (kMapping == BLOCK || TILE_Q % columns == 0 && (JOINED_ROWS == 1 || PATCH_W % columns == 0));
+}
+
 // A warp takes every fourth channel; neighbouring lanes take pixels that are neighbours in y.
 template <int FIRST>
 __device__ __forceinline__ void store_rows(Element* y, const unsigned char* staging, int warp, int lane, Origin place) {
-  constexpr int COLUMNS =  // of all joined rows
-      STORE_GROUPS < GROUPS_N ? STORE_GROUPS * 8 / TILE_N : kMapping == BLOCK ? WGMMA_N : (JOINED_ROWS - 1) * PATCH_W + TILE_Q;
-  // with one image, neighbouring columns of y are neighbours in staging too
-  constexpr int VECTOR = TILE_N == 1 && Q % 2 == 0 && (kMapping == BLOCK || TILE_Q % 2 == 0 && PATCH_W % 2 == 0) ? 2 : 1;
-  struct alignas(VECTOR * sizeof(Element)) Vector {
-    Element e[VECTOR];
+  constexpr int COLUMNS = stores_by(4) ? 4 : stores_by(2) ? 2 : 1;
+  struct alignas(COLUMNS * sizeof(Element)) Run {
+    Element e[COLUMNS];
   };
 #pragma unroll 1
-  for (int at = lane * VECTOR; at < COLUMNS * TILE_N; at += 32 * VECTOR) {
-    const int pixel = at % COLUMNS * TILE_N + at / COLUMNS;  // its place in staging
+  for (int at = lane * COLUMNS; at < STORE_COLUMNS * TILE_N; at += 32 * COLUMNS) {
+    const int pixel = at % STORE_COLUMNS * TILE_N + at / STORE_COLUMNS;  // its place in staging
     int n = 0;
     const int offset = pixel_offset(FIRST * 8 + pixel, place, n);
     if (offset < 0) continue;
@@ -96,7 +103,14 @@ __device__ __forceinline__ void store_rows(Element* y, const unsigned char* stag
     Element* to = y + (int64_t(n) * K + place.k + warp) * (P * Q) + offset;
 #pragma unroll 4
     for (int k = warp; k < 64 && place.k + k < K; k += 4) {
-      *reinterpret_cast<Vector*>(to) = *reinterpret_cast<const Vector*>(from);
+      Run run;
+      if constexpr (TILE_N == 1) {
+        run = *reinterpret_cast<const Run*>(from);
+      } else {
+#pragma unroll
+        for (int i = 0; i < COLUMNS; ++i) run.e[i] = from[i * TILE_N];
+      }
+      *reinterpret_cast<Run*>(to) = run;
       from += 4 * STAGING_PITCH;
       to += 4 * int64_t(P * Q);
     }

@@ -183,6 +183,12 @@ CASES = {
     "transposed, tf32, W = 8": Case("n2c37h6w8k20r3s3pad1", PIXELS | TURNED, "tf32", layout="nchw-nhwc", seeds=(0, 1)),
     # the images of a subtile are stored one after the other: 6 columns x 4 images, in parts of 2 columns
     "NCHW out, images in parts": Case("n5c8h6w9k9r3s3", {"tile": (4, 2, 6), "store_groups": 1}, layout="nhwc-nchw"),
+    # Q = 12 is stored by four columns, of three images in tiles of two; P = 5 in tiles of joined two
+    "NCHW out, four columns": Case("n3c8h6w14k9r3s3", {"tile": (2, 2, 4)}, layout="nhwc-nchw"),
+    "NCHW out, four joined columns": Case(
+        "n3c8h7w16k9r3s5", {"tile": (2, 2, 4), "joined_rows": 2}, "tf32", layout="nhwc-nchw"
+    ),
+    "NCHW out, two columns": Case("n2c8h6w12k9r3s3", {"tile": (4, 2, 6), "store_groups": 1}, "bf16", layout="nhwc-nchw"),
     "NCHW out, joined images": Case("n4c16h8w9k72r3s3", {"tile": (3, 3, 4), "joined_rows": 3}, layout="nhwc-nchw"),
     # ---- tf32 ----
     # C = 12 in 32 channels a chunk, K = 68: steps of 8 channels, two parts of 32 channels a pixel

@@ -46,6 +46,7 @@ TILES: dict[str, Any] = {
 ORDERED: dict[str, Any] = TILES | {"config": TILES["config"] | {"ordered": True}}
 STRIDED: dict[str, Any] = {"shape": "n1c24h10w13k40r3s3st2pad1"}
 CHANNELS_FIRST: dict[str, Any] = JOINED | {"layout": "nhwc-nchw", "shape": "n2c24h9w10k72r3s3"}
+FOUR_COLUMNS: dict[str, Any] = {"config": {"tile": (2, 2, 4)}, "layout": "nhwc-nchw", "shape": "n3c8h6w14k9r3s3"}
 DILATED: dict[str, Any] = {"shape": "n1c24h12w13k40r3s3dil2"}
 
 TURNED: dict[str, Any] = {
@@ -181,6 +182,7 @@ MUTANTS = {
     "NCHW: staging is written before it is read": one(MAY_BE_WRITTEN, "// staging may be written", **CHANNELS_FIRST),
     "NCHW: staging is stored before it is complete": one(COMPLETE, "// staging is complete", **CHANNELS_FIRST),
     "NCHW: channels beyond K are stored": one("k < 64 && place.k + k < K", "k < 64", **CHANNELS_FIRST),
+    "NCHW: a column is stored twice": one("from[i * TILE_N]", "from[0]", **FOUR_COLUMNS),
     "NCHW: rows beyond P are stored": one("place.q + q < Q && p < P &&", "place.q + q < Q &&", **CHANNELS_FIRST),
     "NCHW: columns beyond Q are stored": one("place.q + q < Q && p < P &&", "p < P &&", **CHANNELS_FIRST),
     "NCHW: a joined row begins at the last one's end": one("column / PATCH_W", "column / TILE_Q", **CHANNELS_FIRST),
