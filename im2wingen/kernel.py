@@ -43,11 +43,15 @@ class LoadedPlan:
             self.unload()
             raise
 
-    def launch(self, pointers: Mapping[str, int], stream: int) -> None:
-        """Put all kernels into the stream; `pointers` maps every array's name to a device address."""
+    def launch(self, pointers: Mapping[str, int], stream: int, *, follows: bool = False) -> None:
+        """Put all kernels into the stream; `pointers` maps every array's name to a device address.
+
+        `follows`: what the first of them may run beside was put there just now.
+        """
         with self._lock:
             for kernel in self._kernels:
-                kernel.launch(pointers, stream)
+                kernel.launch(pointers, stream, follows)
+                follows = True
 
     def prepare(self, pointers: Mapping[str, int]) -> None:
         """Encode the tensor maps for these arrays now, so that the first launch on them is as quick as the next."""
@@ -75,7 +79,8 @@ class _Kernel:
         self._addresses = (ctypes.c_uint64 * max(1, count))(*(first + 8 * i for i in range(count)))
         self._function = function
         self._fixed = (function, *launch.grid, launch.block, 1, 1, launch.smem_bytes)
-        self._early = _early_launch(launch) if launch.programmatic else None
+        self._early = _early_launch(launch) if launch.programmatic or launch.beside else None
+        self._beside = launch.beside
         self._parameters = ctypes.addressof(self._addresses)
         # also makes lazy loading load the function now, not in the middle of a capture
         attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
@@ -87,12 +92,12 @@ class _Kernel:
         for _, maps in self._maps:
             maps.address(pointers)
 
-    def launch(self, pointers: Mapping[str, int], stream: int) -> None:
+    def launch(self, pointers: Mapping[str, int], stream: int, follows: bool) -> None:
         for i, name in self._names:
             self._values[i] = pointers[name]
         for i, maps in self._maps:
             self._addresses[i] = maps.address(pointers)
-        if self._early is None:
+        if self._early is None or (self._beside and not follows):
             result = driver.cuLaunchKernel(*self._fixed, stream, self._parameters, 0)
         else:
             self._early.hStream = stream

@@ -39,8 +39,10 @@ class FakeDevice:
 
     def __init__(self):
         self.launched = []
+        self.follows = []  # of each call
 
-    def launch(self, plan, pointers, stream):
+    def launch(self, plan, pointers, stream, *, follows=False):
+        self.follows.append(follows)
         self.launched += [(template, dict(pointers), stream) for template in plan]
 
     @contextmanager
@@ -146,10 +148,13 @@ def test_packed_filter_skips_packing(torch):
     torch.allocated.clear()
     conv(x, packed)
     assert [entry[0] for entry in device.launched] == ["window", "conv"]
+    assert device.follows == [False, False]
     pointers = device.launched[0][1]
     assert pointers["w"] == w.data_ptr()  # the exact repair path reads it
     assert pointers["packed"] == packed.pointers["packed"]
     assert torch.allocated[-1].shape[0] < 1300  # the window alone
+    conv(x, w)
+    assert device.follows[2:] == [False, True]  # packing, then what may run beside it
 
 
 def test_pack_of_a_plan_without_packing_holds_w(torch):

@@ -24,10 +24,12 @@ def cubin(kernel: str, image: bytes) -> Cubin:
     )  # fmt: skip
 
 
-def launch(kernel: str, *arguments: str | tuple[TensorMap, ...], programmatic: bool = False) -> Launch:
+def launch(
+    kernel: str, *arguments: str | tuple[TensorMap, ...], programmatic: bool = False, beside: bool = False
+) -> Launch:
     return Launch(
         template=kernel, values={}, grid=(1, 1, 1), block=32, smem_bytes=0, arguments=arguments,
-        programmatic=programmatic,
+        programmatic=programmatic, beside=beside,
     )  # fmt: skip
 
 
@@ -64,6 +66,34 @@ def device_facts(fake: FakeCuda) -> None:
 
 def test_device_facts() -> None:
     run_with_fake(device_facts)
+
+
+def beside_is_for_what_stands_before(fake: FakeCuda) -> None:
+    fake.stand_in("copy", copy, arity=2)
+    fake.stand_in("negate", negate, arity=2)
+    device = open_device()
+    pointers = {name: device.alloc(8) for name in ("x", "t", "y")}
+    calls: list[str] = []
+    for name in ("cuLaunchKernel", "cuLaunchKernelEx"):
+        original = getattr(driver, name)
+
+        def counted(*arguments: Any, name: str = name, original: Callable[..., Any] = original) -> Any:
+            calls.append(name)
+            return original(*arguments)
+
+        setattr(driver, name, counted)
+    beside = launch("negate", "x", "y", beside=True)
+    LoadedPlan(Plan(launches=(launch("copy", "x", "t"), beside)), CUBINS).launch(pointers, device.stream)
+    assert calls == ["cuLaunchKernel", "cuLaunchKernelEx"]
+    calls.clear()
+    alone = LoadedPlan(Plan(launches=(beside,)), CUBINS[1:])
+    alone.launch(pointers, device.stream)
+    alone.launch(pointers, device.stream, follows=True)
+    assert calls == ["cuLaunchKernel", "cuLaunchKernelEx"]
+
+
+def test_beside_is_for_what_stands_before() -> None:
+    run_with_fake(beside_is_for_what_stands_before)
 
 
 def launches_run_in_order(fake: FakeCuda) -> None:

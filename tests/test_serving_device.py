@@ -36,7 +36,7 @@ class Plan:
     def __init__(self, contexts, fails=False):
         self.contexts, self.fails, self.seen = contexts, fails, [contexts.stack[-1]]
 
-    def launch(self, pointers, stream):
+    def launch(self, pointers, stream, *, follows=False):
         self.seen.append(self.contexts.stack[-1])
         if self.fails:
             raise DeviceError("cuLaunchKernel", "CUDA_ERROR_INVALID_VALUE")

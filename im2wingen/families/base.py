@@ -63,6 +63,7 @@ class Launch:
     smem_bytes: int  # dynamic shared memory
     arguments: tuple[str | tuple[TensorMap, ...], ...]
     programmatic: bool = False  # may begin while the launch before it in the stream ends (sm_90 and later)
+    beside: bool = False  # runs beside the plan's launch before it, and ends after that one (likewise)
     # what the cost model reads
     pipe: Pipe = "memory"
     flops: int = 0  # executed, the waste of partial tiles included

@@ -1,5 +1,6 @@
 """What the families share: a problem as template values, filter packing, the explicit window tensor."""
 
+from dataclasses import replace
 from typing import Literal
 
 from im2wingen.dtypes import ELEMENT_CXX
@@ -103,11 +104,17 @@ def window_transform(problem: ConvProblem, *, channels_last: bool, column_pitch:
     return launch, elements * problem.element_bytes
 
 
-def channels_last(problem: ConvProblem, *, channels: int) -> tuple[Launch, int]:
-    """The launch that writes workspace `channels_last`, an NCHW x as [N][H][W][channels], and its bytes."""
+def channels_last(problem: ConvProblem, *, channels: int, beside: bool = False) -> tuple[Launch, int]:
+    """The launch that writes workspace `channels_last`, an NCHW x as [N][H][W][channels], and its bytes.
+
+    `beside`: the plan's launch before it packs the filter, which it needn't wait for.
+    """
     tiles = ceil_div(problem.h * problem.w, _TURNED)
     elements = problem.n * problem.h * problem.w * channels
-    return _turn(problem, "x", "channels_last", channels=channels, images=problem.n, tiles=tiles, elements=elements)
+    launch, size = _turn(
+        problem, "x", "channels_last", channels=channels, images=problem.n, tiles=tiles, elements=elements
+    )
+    return replace(launch, beside=beside), size
 
 
 def filter_channels_last(problem: ConvProblem, *, channels: int) -> tuple[Launch, int] | None:

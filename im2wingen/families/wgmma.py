@@ -32,7 +32,7 @@ def plan(problem: ConvProblem, target: Target, config: WgmmaConfig) -> Plan:
         launches.append(launch)
         workspace["packed"], filter_name = size, "packed"
     if problem.x_layout != "nhwc" and config.input_staging == "tma":
-        launch, size = channels_last(problem, channels=geometry.channels)
+        launch, size = channels_last(problem, channels=geometry.channels, beside=bool(launches))
         launches.append(launch)
         workspace["channels_last"], input_name = size, "channels_last"
     grid = min(geometry.tiles, target.sm_count)

@@ -138,9 +138,10 @@ class Convolution:
             check_alignment(pointers)
         workspace = self._all_workspace if packed is None else self._rest_workspace
         scratch = workspace.place(library, x, stream, pointers)
-        if packed is None and kernels.pack is not None:
-            device.launch(kernels.pack, pointers, stream)
-        device.launch(kernels.main, pointers, stream)
+        pack = kernels.pack if packed is None else None
+        if pack is not None:
+            device.launch(pack, pointers, stream)
+        device.launch(kernels.main, pointers, stream, follows=pack is not None)
         del scratch  # given back in stream order, now that the kernels are in the stream
         return out
 

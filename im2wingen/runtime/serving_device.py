@@ -46,13 +46,13 @@ class ServingDevice:
             driver_call("cuCtxSynchronize")
             plan.unload()
 
-    def launch(self, plan: LoadedPlan, pointers: Mapping[str, int], stream: int) -> None:
-        """Put the plan into the stream; cheap where the context is current already, as frameworks leave it."""
+    def launch(self, plan: LoadedPlan, pointers: Mapping[str, int], stream: int, *, follows: bool = False) -> None:
+        """LoadedPlan.launch; cheap where the context is current already, as frameworks leave it."""
         if int(driver.cuCtxGetCurrent()[1]) == int(self._context):
-            plan.launch(pointers, stream)
+            plan.launch(pointers, stream, follows=follows)
         else:
             with self.current():
-                plan.launch(pointers, stream)
+                plan.launch(pointers, stream, follows=follows)
 
 
 def serving_device(ordinal: int) -> ServingDevice:

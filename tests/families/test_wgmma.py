@@ -158,6 +158,21 @@ def test_a_filter_of_another_layout_is_packed() -> None:
     assert (filter_map.array, filter_map.dims) == ("packed", (24, 9, 40))
 
 
+def test_an_nchw_x_is_turned_beside_the_filter() -> None:
+    problem = ConvProblem.parse("n1c24h9w11k40r3s3", layout="nchw")
+    config = config_of(problem)
+    assert [(launch.arguments[0], launch.beside) for launch in WGMMA.plan(problem, TARGET, config).launches[:2]] == [
+        ("w", False),
+        ("x", True),
+    ]
+    alone = replace(problem, w_layout="krsc")
+    (x_launch, _) = WGMMA.plan(alone, TARGET, config).launches
+    assert not x_launch.beside
+    transposed = WGMMA.plan(problem, TARGET, replace(config, input_staging="transposed"))
+    assert [launch.arguments[0] for launch in transposed.launches[:-1]] == ["w"]
+    assert list(transposed.workspace) == ["packed"]
+
+
 def test_the_grid_is_no_larger_than_the_device() -> None:
     problem = ConvProblem.parse("n3c16h9w11k72r3s3")  # 3 images x 4 x 2 tiles of pixels x 2 of channels
     config = config_of(problem)
