@@ -5,13 +5,15 @@ own, without the verifier's kernels beside it. Without a family's name, all of t
 """
 
 import sys
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 
 from im2wingen.device import Device, open_device
 from im2wingen.device_data import Filler, input_sizes, output_bytes
 from im2wingen.families import FAMILIES, Family
 from im2wingen.families.base import Config, Plan
 from im2wingen.kernel import LoadedPlan
-from im2wingen.nvrtc import compile_cubin
+from im2wingen.nvrtc import Cubin, compile_cubin
 from im2wingen.problem import ConvProblem
 from im2wingen.render import render
 from im2wingen.target import Target
@@ -24,9 +26,10 @@ PROBLEMS = (  # shape, layout
     ("n1c40h6w7k16r3s3pad1dil2", "nhwc-nchw"),
     ("n3c72h10w12k40r3s3pad1", "nhwc"),
     ("n3c72h10w22k72r3s3st2pad1", "nhwc"),
+    ("n3c72h10w12k72r3s3pad1", "nchw"),
 )
 PRECISIONS = {"simt": ("fp32",), "mma": ("fp16", "bf16", "tf32"), "wgmma": ("fp16", "bf16", "tf32")}
-WAYS = ("staging", "window_order", "mapping", "split")  # fields of configs
+WAYS = ("staging", "window_order", "mapping", "split", "input_staging", "num_producer_warpgroups")  # fields of configs
 _TRIES = 4000
 
 
@@ -54,10 +57,15 @@ def run_once(device: Device, filler: Filler, problem: ConvProblem, plan: Plan, l
             device.free(pointer)
 
 
+def compiled(plan: Plan, arch: str) -> list[Cubin]:
+    return [compile_cubin(render(launch), arch) for launch in plan.launches]
+
+
 def main() -> None:
     raw, wanted = "--raw" in sys.argv[1:], [name for name in sys.argv[1:] if name != "--raw"]
     device = open_device()
     filler = Filler(device)
+    pool = ProcessPoolExecutor(mp_context=get_context("spawn"))
     for family in [FAMILIES[name] for name in wanted or FAMILIES]:
         for precision in PRECISIONS[family.name]:
             for shape, layout in PROBLEMS:
@@ -65,10 +73,11 @@ def main() -> None:
                 if family.unsupported(problem, device.target) is not None:
                     continue
                 verifier = None if raw else Verifier(problem, device, filler)
-                for kind, config in kinds_of_config(family, problem, device.target).items():
-                    plan = family.plan(problem, device.target, config)
-                    cubins = [compile_cubin(render(launch), device.target.arch) for launch in plan.launches]
-                    loaded = LoadedPlan(plan, cubins)
+                kinds = kinds_of_config(family, problem, device.target)
+                plans = [family.plan(problem, device.target, config) for config in kinds.values()]
+                cubins = pool.map(compiled, plans, len(plans) * [device.target.arch])
+                for kind, plan, images in zip(kinds, plans, cubins, strict=True):
+                    loaded = LoadedPlan(plan, images)
                     if verifier is None:
                         run_once(device, filler, problem, plan, loaded)
                     else:
@@ -77,6 +86,7 @@ def main() -> None:
                     print(f"{family.name} {precision} {shape} {layout}: {kind}", flush=True)
                 if verifier is not None:
                     verifier.close()
+    pool.shutdown()
     filler.close()
     device.close()
 

@@ -27,7 +27,14 @@ def test_no_kernel_is_reported(tool: str) -> None:
     for staging in ("window", "tap", "explicit"):
         for family in ("simt fp32", "mma fp16", "mma bf16", "mma tf32"):
             assert any(line.startswith(family) and f": {staging}" in line for line in run.stdout.splitlines())
-    for way in ("rows filters", "rows pixels", "rows tiles", "block"):
+    for way in (
+        "rows filters",
+        "rows pixels",
+        "rows tiles",
+        "block",
+        "rows filters transposed 1",
+        "rows pixels transposed 2",
+    ):
         for family in ("wgmma fp16", "wgmma bf16", "wgmma tf32"):
             assert any(line.startswith(family) and f": {way}" in line for line in run.stdout.splitlines())
     assert any(line.endswith(": window run") for line in run.stdout.splitlines())
