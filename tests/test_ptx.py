@@ -83,3 +83,40 @@ def test_instructions_of_sm_90a(n: int, instruction: str) -> None:
     assert counts["SYNCS"] >= 4  # init, two arrivals, a wait
     assert f"HGMMA.64x{n}{SASS_TYPE[instruction]}" in disassemble(cubin)
     assert cubin.spill_bytes == 0
+
+
+COPIES = """<% include "parts/prelude.cuh" %>
+<% include "ptx/mbarrier.cuh" %>
+<% include "ptx/bulk_copy.cuh" %>
+<% include "ptx/st.cuh" %>
+<% include "ptx/cache_policy.cuh" %>
+extern "C" __global__ void test_kernel(const unsigned char* x, unsigned char* y) {
+  IM2WINGEN_DYNAMIC_SMEM(smem);
+  uint64_t* barrier = reinterpret_cast<uint64_t*>(smem + 1024);
+  const uint64_t first = ptx::createpolicy_evict_first(), last = ptx::createpolicy_evict_last();
+  if (threadIdx.x == 0) {
+    ptx::cp_async_bulk_prefetch_l2_hint(x, 4096, last);
+    ptx::cp_async_bulk_load(smem, x, 512, barrier);
+    ptx::cp_async_bulk_load_hint(smem + 512, x + 512, 512, barrier, last);
+  }
+  while (!ptx::mbarrier_try_wait_parity(barrier, 0)) {}
+  const uint32_t words[4] = {smem[0], smem[1], smem[2], smem[3]};
+  ptx::st_global_v4(y, words);
+  ptx::st_global_v4_hint(y + 16, words, first);
+  ptx::st_global_hint(y + 32, words[0], first);
+}
+"""
+
+
+def test_bulk_copies_and_hints() -> None:
+    """UBLKCP copies, UBLKPF brings to L2; the policies are constants."""
+    cubin = compile_cubin(Source("test_kernel", _environment().from_string(COPIES).render()), "sm_90a")
+    counts = instruction_counts(cubin)
+    assert (counts["UBLKCP"], counts["UBLKPF"], counts["STG"]) == (2, 1, 3)
+    listing = disassemble(cubin)
+    assert listing.count("STG.E.128 ") == 2
+    assert listing.count("STG.E ") == 1
+    copies = [line for line in listing.splitlines() if "UBLK" in line]
+    assert sorted("desc[" in line for line in copies) == [False, True, True]
+    assert "0x120 ;" in listing  # evict first, from bit 52 on
+    assert "0x140 ;" in listing  # evict last

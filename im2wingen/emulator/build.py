@@ -12,7 +12,7 @@ from im2wingen.settings import read_settings
 _PACKAGE = Path(__file__).parent
 _RUNTIME = (
     "fiber", "memory", "report", "block", "sync", "async_copies", "async_proxy", "mbarrier", "named_barrier",
-    "tensor_map", "tensor_copies", "tensor_core", "wgmma_descriptor", "wgmma_multiply", "wgmma",
+    "loads", "bulk_copies", "tensor_map", "tensor_copies", "tensor_core", "wgmma_descriptor", "wgmma_multiply", "wgmma",
     "main",
 )  # fmt: skip
 # A kernel's text reinterprets memory as vectors freely, as CUDA allows.

@@ -7,10 +7,11 @@ from im2wingen.families.base import Config, Family, Launch, Plan, Rule
 from im2wingen.families.mma import MMA
 from im2wingen.families.simt import SIMT
 from im2wingen.families.wgmma import WGMMA
+from im2wingen.families.wgmma_rows import WGMMA_ROWS
 from im2wingen.problem import ConvProblem
 from im2wingen.target import Target
 
-FAMILIES: dict[str, Family] = {family.name: family for family in (SIMT, MMA, WGMMA)}
+FAMILIES: dict[str, Family] = {family.name: family for family in (SIMT, MMA, WGMMA, WGMMA_ROWS)}
 
 
 def family_named(name: str) -> Family:

@@ -220,3 +220,17 @@ def test_addresses_of_shared_memory() -> None:
     assert run(one_kernel("int* y", body), np.zeros(4, np.int32), 1, smem_bytes=96).all()
     with pytest.raises(EmulatorError, match="of what is not in shared memory: byte 0 of argument 0"):
         EmulatedKernel(one_kernel("int* y", "__cvta_generic_to_shared(y);")).launch(ONE, 1, 0, [np.zeros(1, np.int32)])
+
+
+def test_bits_of_two_words() -> None:
+    body = """
+  const unsigned low = 0x76543210, high = 0xfedcba98;
+  y[0] = __funnelshift_r(low, high, 0);
+  y[1] = __funnelshift_r(low, high, 16);
+  y[2] = __funnelshift_r(low, high, 36);  // modulo 32
+  y[3] = __byte_perm(low, high, 0x3210);
+  y[4] = __byte_perm(low, high, 0x7654);
+  y[5] = __byte_perm(low, high, 0x5410);
+  y[6] = __byte_perm(low, high, 0x0472);"""
+    y = run(one_kernel("unsigned* y", body), np.zeros(7, np.uint32), 1)
+    assert y.tolist() == [0x76543210, 0xBA987654, 0x87654321, 0x76543210, 0xFEDCBA98, 0xBA983210, 0x1098FE54]

@@ -158,7 +158,7 @@ def test_sanitized(sanitize: bool) -> None:
         ),
         (3, "deadlock: threads 0-63 wait in mbarrier.try_wait.parity .*1 of 1 arrivals, 16 bytes to come"),
         (4, "another load is under way to where it goes"),
-        (5, "ended with TMA loads in flight"),
+        (5, "ended with bulk loads in flight"),
         (8, "threads have written where it goes and no fence.proxy.async followed"),
         (9, "ended before its TMA stores had read shared memory"),
     ],

@@ -24,7 +24,10 @@ from im2wingen.target import Target, preset
 
 T = TypeVar("T")
 TARGET = preset("sm_90a")
-PRECISIONS = {"simt": ("fp32",), "mma": ("fp16", "bf16", "tf32"), "wgmma": ("fp16", "bf16", "tf32")}
+PRECISIONS = {
+    "simt": ("fp32",), "mma": ("fp16", "bf16", "tf32"), "wgmma": ("fp16", "bf16", "tf32"),
+    "wgmma_rows": ("fp16", "bf16"),
+}  # fmt: skip
 SHAPES = ("cv1", "cv5", "cv12", "n1c1h1w1k1r1s1", "n3c17h9w40k33r3s2st2x1pad1,0,2,1dil1x2")
 WITHOUT_TIME = settings(deadline=None, derandomize=True, max_examples=40, suppress_health_check=list(HealthCheck))
 
@@ -57,9 +60,11 @@ def legal(family: Family, problem: ConvProblem, target: Target, count: int, seed
 
 
 def test_families_by_name() -> None:
-    assert {name: family.name for name, family in FAMILIES.items()} == {name: name for name in ("simt", "mma", "wgmma")}
+    assert {name: family.name for name, family in FAMILIES.items()} == {
+        name: name for name in ("simt", "mma", "wgmma", "wgmma_rows")
+    }
     assert family_named("mma") is FAMILIES["mma"]
-    with pytest.raises(UsageError, match=r"^family is 'wgmma2'; allowed are simt, mma, wgmma$"):
+    with pytest.raises(UsageError, match=r"^family is 'wgmma2'; allowed are simt, mma, wgmma, wgmma_rows$"):
         family_named("wgmma2")
 
 
@@ -93,7 +98,8 @@ def test_no_family_gives_every_reason() -> None:
 @each_family
 @pytest.mark.parametrize("precision", ["fp32", "tf32", "fp16", "bf16"])
 def test_an_unsupported_precision_is_named(family: Family, precision: str) -> None:
-    reason = family.unsupported(ConvProblem.parse("cv5", precision=precision), TARGET)
+    layer = "cv1" if family.name == "wgmma_rows" else "cv5"
+    reason = family.unsupported(ConvProblem.parse(layer, precision=precision), TARGET)
     assert (reason is None) == (precision in PRECISIONS[family.name])
     assert reason is None or (precision in reason and "\n" not in reason)
 
@@ -370,6 +376,13 @@ constexpr int kBuffers = FILTER_BUFFERS * FILTER_BYTES + kPatchStages * PATCH_ST
 constexpr int kBarriers = int(sizeof(uint64_t)) * 2 * (kPatchStages + kFilterStages);
 constexpr int SMEM_BYTES = kBuffers + kBarriers + int(sizeof(int)) * 2 * kConsumers;  // saw_nan comes last
 constexpr int64_t GRID = TILE_COUNT < {TARGET.sm_count} ? TILE_COUNT : {TARGET.sm_count};
+""",
+    "wgmma_rows": f"""
+constexpr int kBuffers = RING_BYTES + RAW_BUFFERS * RAW_BYTES + FILTER_BYTES + STAGING_BYTES + BIAS_BYTES;
+constexpr int SMEM_BYTES = kBuffers + int(sizeof(uint64_t)) * (2 * kRingBlocks + 2 * RAW_BUFFERS + 1);
+constexpr int64_t kShare = {TARGET.sm_count} / K_BLOCKS > 1 ? {TARGET.sm_count} / K_BLOCKS : 1;
+constexpr int64_t kPieces = kRowOrder == UNITS ? Walk::UNIT_COUNT : Walk::OUTPUT_ROWS;
+constexpr int64_t GRID = (kPieces < kShare ? kPieces : kShare) * K_BLOCKS;
 """,
 }
 COMPILED_SHAPES = ("cv1", "cv12", "n3c130h9w9k33r3s3pad1", "n2c40h17w9k70r1s1st2", "n5c8h9w3k8r3s3")

@@ -28,8 +28,14 @@ PROBLEMS = (  # shape, layout
     ("n3c72h10w22k72r3s3st2pad1", "nhwc"),
     ("n3c72h10w12k72r3s3pad1", "nchw"),
 )
-PRECISIONS = {"simt": ("fp32",), "mma": ("fp16", "bf16", "tf32"), "wgmma": ("fp16", "bf16", "tf32")}
-WAYS = ("staging", "window_order", "mapping", "split", "input_staging", "num_producer_warpgroups")  # fields of configs
+PRECISIONS = {
+    "simt": ("fp32",), "mma": ("fp16", "bf16", "tf32"), "wgmma": ("fp16", "bf16", "tf32"),
+    "wgmma_rows": ("fp16", "bf16"),
+}  # fmt: skip
+WAYS = (  # fields of configs
+    "staging", "window_order", "mapping", "split", "input_staging", "num_producer_warpgroups", "slot_order",
+    "row_order",
+)  # fmt: skip
 _TRIES = 4000
 
 

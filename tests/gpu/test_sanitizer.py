@@ -37,5 +37,10 @@ def test_no_kernel_is_reported(tool: str) -> None:
     ):
         for family in ("wgmma fp16", "wgmma bf16", "wgmma tf32"):
             assert any(line.startswith(family) and f": {way}" in line for line in run.stdout.splitlines())
+    for way in ("rows strips", "rows units", "columns strips", "columns units"):
+        for family in ("wgmma_rows fp16", "wgmma_rows bf16"):
+            for layout in ("nhwc", "nchw"):
+                lines = [line for line in run.stdout.splitlines() if line.startswith(family)]
+                assert any(line.endswith(f" {layout}: {way}") for line in lines)
     assert any(line.endswith(": window run") for line in run.stdout.splitlines())
     assert "0 errors" in run.stdout or "0 hazards" in run.stdout

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "loads.h"
 #include "mbarrier.h"
 #include "memory.h"
 #include "report.h"
@@ -98,7 +99,7 @@ void run_block(uint3 block_index) {
   const dim3 size = grid.launch.block;
   poison_shared_memory(grid.launch.poison);
   reset_async_proxy();
-  reset_tensor_copies();
+  reset_loads();
   reset_mbarriers();
   reset_named_barriers();
   reset_wgmma(grid.threads.size());
@@ -124,7 +125,7 @@ void run_block(uint3 block_index) {
   run(grid.scheduler, take_ready(), false);
   if (loads_in_flight()) {
     running = nullptr;
-    fail("block (%u,%u,%u) ended with TMA loads in flight", block_index.x, block_index.y, block_index.z);
+    fail("block (%u,%u,%u) ended with bulk loads in flight", block_index.x, block_index.y, block_index.z);
   }
   check_shared_memory_guard();
 }

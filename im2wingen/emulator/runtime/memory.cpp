@@ -173,6 +173,12 @@ bool in_shared_memory(const void* address, size_t bytes) {
 #endif
 }
 
+bool in_an_array(const void* address, size_t bytes) {
+  for (const Array& array : arrays)
+    if (lies_in(address, bytes, array.begin, array.bytes)) return true;
+  return false;
+}
+
 std::string describe_address(const void* address) {
   const char* p = static_cast<const char*>(address);
   std::string found = relation(p, dynamic_shared, dynamic_shared_bytes, "dynamic shared memory");

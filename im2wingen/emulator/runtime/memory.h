@@ -31,6 +31,9 @@ void check_shared_memory_guard();
 // Whether the bytes may belong to shared memory.
 bool in_shared_memory(const void* address, size_t bytes);
 
+// Whether the bytes belong to one of the arrays.
+bool in_an_array(const void* address, size_t bytes);
+
 struct Region {
   char* begin;
   size_t bytes;

@@ -1,25 +1,18 @@
-// Copies of boxes. The device may carry one out at any moment between its issue and its end. Here a load lands when no
-// thread can run (or at random, by seed), and a store reads when it is waited for; bytes that differ from those at the
-// issue are stored as poison, so that neither a source written too late nor one overwritten too early goes unseen.
+// Copies of boxes. A store reads when it is waited for; bytes that differ from those at the issue are stored as poison, so
+// that neither a source written too late nor one overwritten too early goes unseen. For loads see loads.h.
 #include "tensor_copies.h"
 
 #include <algorithm>
 #include <cstring>
 
 #include "block.h"
-#include "mbarrier.h"
+#include "loads.h"
 #include "report.h"
 
 namespace emulator {
 namespace {
 
 constexpr size_t kSmemAlignment = 128;
-
-struct TensorLoad {
-  Box box;
-  uint64_t* barrier;
-};
-std::vector<TensorLoad> loads;  // oldest first
 
 Box make_box(const char* name, const void* map, const void* smem, unsigned rank, const int* coordinates) {
   Box box = {name, known_tensor_map(name, map), {}, const_cast<char*>(static_cast<const char*>(smem))};
@@ -31,10 +24,6 @@ Box make_box(const char* name, const void* map, const void* smem, unsigned rank,
   require_shared(name, smem, box.map.box_bytes());
   for (unsigned i = 0; i < rank; ++i) box.corner[i] = coordinates[i];
   return box;
-}
-
-bool overlap(const Box& a, const Box& b) {
-  return a.smem < b.smem + b.map.box_bytes() && b.smem < a.smem + a.map.box_bytes();
 }
 
 // Calls row(global, begin, end, index) for each row of the box: bytes [begin, end) of it lie within the tensor, from
@@ -72,18 +61,17 @@ void round_to_tf32(std::vector<Chunk>& row) {
   }
 }
 
-void land(const TensorLoad& load) {
-  const TensorMap& map = load.box.map;
+void land(const Box& box) {
+  const TensorMap& map = box.map;
   const size_t chunks = map.box_row_bytes() / sizeof(Chunk);
   std::vector<Chunk> bytes(chunks);
-  for_each_row(load.box, [&](const char* global, size_t begin, size_t end, size_t index) {
+  for_each_row(box, [&](const char* global, size_t begin, size_t end, size_t index) {
     std::fill(bytes.begin(), bytes.end(), Chunk{});
     if (begin < end) memcpy(reinterpret_cast<char*>(bytes.data()) + begin, global, end - begin);
     if (map.rounds_to_tf32) round_to_tf32(bytes);
     for (size_t i = 0; i < chunks; ++i)
-      async_write(swizzled(load.box.smem + (index * chunks + i) * sizeof(Chunk), map.swizzle_bytes), bytes[i]);
+      async_write(swizzled(box.smem + (index * chunks + i) * sizeof(Chunk), map.swizzle_bytes), bytes[i]);
   });
-  mbarrier_complete_tx(load.barrier, map.box_bytes());
 }
 
 std::vector<Chunk> read_box(const Box& box) {
@@ -116,30 +104,10 @@ bool TensorStores::unread() const {
   return !open.empty();
 }
 
-void reset_tensor_copies() { loads.clear(); }
-bool loads_in_flight() { return !loads.empty(); }
-
-bool land_a_load() {
-  if (loads.empty()) return false;
-  const auto chosen = loads.begin() + std::ptrdiff_t(choose(loads.size()));
-  const TensorLoad load = *chosen;
-  loads.erase(chosen);
-  land(load);
-  return true;
-}
-
 void tensor_load(const char* name, void* smem, const ptx::TensorMap* map, uint64_t* barrier, unsigned rank,
                  const int* coordinates) {
   const Box box = make_box(name, map, smem, rank, coordinates);
-  require_mbarrier(name, barrier);
-  if (!published(box.smem, box.map.box_bytes()))
-    fail("%s: threads have written where it goes and no fence.proxy.async followed: %s", name,
-         describe_address(smem).c_str());
-  for (const TensorLoad& load : loads)
-    if (overlap(load.box, box))
-      fail("%s: another load is under way to where it goes: %s", name, describe_address(smem).c_str());
-  async_poison(box.smem, box.map.box_bytes());
-  loads.push_back({box, barrier});
+  begin_load(name, box.smem, box.map.box_bytes(), barrier, [box] { land(box); });
 }
 
 void tensor_store(const char* name, const ptx::TensorMap* map, const void* smem, unsigned rank, const int* coordinates) {

@@ -1,4 +1,4 @@
-// TMA: the copies that are under way.
+// TMA: the stores that are under way.
 #pragma once
 #include <deque>
 #include <vector>
@@ -30,10 +30,6 @@ struct TensorStores {
   bool unread() const;
 };
 
-void reset_tensor_copies();
-// Lets one load land, if any is under way.
-bool land_a_load();
-bool loads_in_flight();
 // Global memory gets what the thread's stores have read.
 void finish_stores(TensorStores& stores);
 

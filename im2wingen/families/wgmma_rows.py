@@ -1,0 +1,82 @@
+"""The wgmma_rows family: first layers (few input channels) in fp16 and bf16 on Hopper's tensor cores; sm_90a."""
+
+from im2wingen.families import wgmma_rows_rules
+from im2wingen.families.base import Family, Launch, Plan
+from im2wingen.families.support import ceil_div, problem_values
+from im2wingen.families.wgmma_rows_config import WgmmaRowsConfig, WgmmaRowsGeometry
+from im2wingen.families.wgmma_rows_cost import cta_cycles
+from im2wingen.families.wgmma_rows_rules import RULES
+from im2wingen.families.wgmma_rows_space import default, has_shapes, suggest
+from im2wingen.problem import ConvProblem
+from im2wingen.target import Target
+
+_PACK_THREADS = 256
+
+
+def unsupported(problem: ConvProblem, target: Target) -> str | None:
+    reason = wgmma_rows_rules.unsupported(problem, target)
+    if reason is None and not has_shapes(problem, target):
+        return "no block of rows with its filters fits shared memory"
+    return reason
+
+
+def plan(problem: ConvProblem, target: Target, config: WgmmaRowsConfig) -> Plan:
+    geometry = WgmmaRowsGeometry(problem=problem, config=config)
+    ctas = geometry.ctas(target)
+    window = {
+        **problem_values(problem),
+        "BLOCK_ROWS": config.block_rows,
+        "SLOT_COLUMNS": config.slot_columns,
+        "SLOT_ORDER": config.slot_order.upper(),
+        "WGMMA_N": config.block_n,
+    }
+    packed_bytes = geometry.blocks_k * geometry.filter_bytes
+    pack = Launch(
+        template="pack_rows",
+        values={**window, "THREADS": _PACK_THREADS},
+        grid=(ceil_div(packed_bytes // 16, _PACK_THREADS), 1, 1), block=_PACK_THREADS, smem_bytes=0,
+        arguments=("w", "packed"), l2_bytes=2 * packed_bytes,
+    )  # fmt: skip
+    busy, idle = cta_cycles(geometry, target)
+    multiply = Launch(
+        template="wgmma_rows",
+        values={
+            **window,
+            "BF16": problem.precision == "bf16",
+            "ITEM_TILES": config.item_tiles,
+            "CONSUMERS": config.num_consumer_warpgroups,
+            "TRANSFORMERS": config.num_transformer_warps,
+            "RAW_STAGES": config.raw_stages,
+            "RING_BLOCKS": config.ring_blocks,
+            "ROW_ORDER": config.row_order.upper(),
+            "UNIT_ROWS": config.unit_rows,
+            "BURSTS": config.l2_bursts,
+            "PROGRAMMATIC_LAUNCH": config.programmatic_launch,
+        },
+        grid=(ctas, 1, 1),
+        block=config.threads,
+        smem_bytes=geometry.smem_bytes,
+        arguments=("x", "packed", "bias", "y", "w"),
+        programmatic=config.programmatic_launch,
+        pipe="mma",
+        busy_cycles=busy,
+        idle_cycles=idle,
+        flops=2 * problem.n * problem.p * geometry.row_slots * geometry.blocks_k * config.block_n
+        * geometry.steps * (32 // problem.element_bytes),
+        l2_bytes=geometry.blocks_k * problem.n * problem.p * geometry.raw_bytes + ctas * geometry.filter_bytes
+        + problem.gemm_m * problem.k * problem.element_bytes,
+    )  # fmt: skip
+    return Plan(launches=(pack, multiply), workspace={"packed": packed_bytes})
+
+
+WGMMA_ROWS = Family(
+    name="wgmma_rows",
+    config_type=WgmmaRowsConfig,
+    templates=("wgmma_rows", "pack_rows"),
+    archs=("sm_90a",),
+    unsupported=unsupported,
+    suggest=suggest,
+    rules=RULES,
+    default=default,
+    plan=plan,
+)

@@ -1,0 +1,82 @@
+"""What a CTA of wgmma_rows.cu.j2 costs an SM: cycles of tensor core, shared memory and its share of DRAM, and waits.
+
+The constants are rough cycles of an H200 SM, fitted to four layers; no test holds them to measurements. The estimates
+rank configs.
+"""
+
+from dataclasses import dataclass
+
+from im2wingen.families.occupancy import SUSTAINED_CLOCK
+from im2wingen.families.support import ceil_div
+from im2wingen.families.wgmma_rows_config import TILE_SLOTS, WgmmaRowsGeometry
+from im2wingen.target import Target
+
+_SMEM_BYTES = 128  # a cycle
+_STEP_BYTES = 32  # along K, of a wgmma
+_DRAM = 0.9  # share of the bandwidth that is reached
+_OVERLAP = 0.25  # share of the less scarce resources that is not hidden behind the scarcest
+_RAW_READS = 1.3  # a word of a raw row is read so many times, its bank conflicts included
+_START = 5000.0  # from the launch to the first product
+_FILTER_BYTES = 60  # a cycle, that one SM of all gets from L2
+_LANES = 32
+_BLOCK = 700.0  # of a transformer: waits and barriers of a block
+_CHUNK = 70.0  # and for 32 chunks of it
+_ITEM = 900.0  # of a consumer: waits, barriers and stores of an item
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Demands:
+    """Cycles of an SM for the CTA with the most rows, as if there were nothing else."""
+
+    tensor: float
+    smem: float
+    dram: float
+    transformers: float
+    consumers: float
+    start: float
+
+    @property
+    def total(self) -> float:
+        pipes = (self.tensor, self.smem, self.dram, self.transformers)
+        busy = max(pipes) + _OVERLAP * (sum(pipes) - max(pipes))
+        return self.start + max(busy, self.consumers)
+
+
+def demands(geometry: WgmmaRowsGeometry, target: Target) -> Demands:
+    problem, config = geometry.problem, geometry.config
+    ctas = geometry.ctas(target) // geometry.blocks_k
+    pieces = ceil_div(geometry.segments, ctas)
+    rows = pieces * (1 if config.row_order == "strips" else min(config.unit_rows, problem.p))
+    segments = ceil_div(rows, problem.p) if config.row_order == "strips" else pieces
+    rows_of_segment = min(problem.p, ceil_div(rows, segments))
+    slots = (rows_of_segment - 1) * geometry.row_slots + problem.q
+    items = segments * ceil_div(slots, geometry.item_step)
+    blocks = rows + segments * geometry.halo_blocks
+    product = max(config.block_n / 2, (TILE_SLOTS + config.block_n) * _STEP_BYTES / _SMEM_BYTES)
+    item = config.item_tiles * geometry.steps * product
+    operands = items * config.item_tiles * geometry.steps * (TILE_SLOTS + config.block_n) * _STEP_BYTES
+    copies = 1 + geometry.mirrored_blocks / config.ring_blocks
+    chunks = geometry.planes * geometry.row_slots
+    staged = blocks * (chunks * 16 * (copies + _RAW_READS) + geometry.raw_bytes)
+    image = problem.c * problem.h * problem.w + problem.k * problem.p * problem.q
+    bytes_a_cycle = _DRAM * target.dram_gbps * 1e3 / (target.clock_mhz * SUSTAINED_CLOCK)
+    waves = max(1.0, geometry.ctas(target) / target.sm_count)
+    dram = problem.n * image * problem.element_bytes / bytes_a_cycle
+    return Demands(
+        tensor=waves * items * item,
+        smem=waves * (operands + staged) / _SMEM_BYTES,
+        dram=dram,
+        transformers=waves * blocks * (_BLOCK + ceil_div(chunks, _LANES) * _CHUNK) / config.num_transformer_warps,
+        consumers=waves
+        * items
+        * (_ITEM + config.item_tiles * geometry.steps * product)
+        / config.num_consumer_warpgroups,
+        start=_START + waves * geometry.filter_bytes / _FILTER_BYTES,
+    )
+
+
+def cta_cycles(geometry: WgmmaRowsGeometry, target: Target) -> tuple[float, float]:
+    """Busy and idle cycles of the CTA with the most rows."""
+    wanted = demands(geometry, target)
+    busy = max(wanted.tensor, wanted.smem)
+    return busy, max(0.0, wanted.total - busy)

@@ -1,0 +1,85 @@
+"""What a wgmma_rows config must obey, and which problems the family takes."""
+
+from im2wingen.families.base import Rule
+from im2wingen.families.wgmma_rows_config import WgmmaRowsConfig, WgmmaRowsGeometry
+from im2wingen.problem import ConvProblem
+from im2wingen.target import Target
+
+MAX_CHANNELS = 15
+MAX_STEPS = 256  # the products of a tile are unrolled
+_OTHER_REGISTERS = 44  # of a consumer's thread, beside its accumulators
+
+
+def unsupported(problem: ConvProblem, target: Target) -> str | None:
+    if problem.precision not in ("fp16", "bf16"):
+        return f"precision {problem.precision} is not one of fp16, bf16"
+    if target.arch != "sm_90a":
+        return f"needs sm_90a, the target is {target.arch}"
+    if problem.groups != 1:
+        return "groups above 1 are not supported"
+    if problem.c > MAX_CHANNELS:
+        return f"C is {problem.c}; it must not exceed {MAX_CHANNELS}"
+    if (problem.dilation_h, problem.dilation_w) != (1, 1):
+        return "dilation above 1 is not supported"
+    if max(problem.c * problem.padded_h * problem.padded_w, problem.k * problem.p * problem.q) * problem.n >= 2**38:
+        return "an array has 2^38 elements or more"
+    if problem.n * problem.p >= 2**30:
+        return "there are 2^30 output rows or more"
+    return None
+
+
+def _geometry(problem: ConvProblem, config: WgmmaRowsConfig) -> WgmmaRowsGeometry:
+    return WgmmaRowsGeometry(problem=problem, config=config)
+
+
+def _covers(part: int, window: int, stride: int) -> bool:
+    return part == window or (part < window and part % stride == 0)
+
+
+RULES = (
+    Rule(
+        sentence="block_rows is R, or less and a multiple of the vertical stride",
+        holds=lambda problem, target, config: _covers(config.block_rows, problem.r, problem.stride_h),
+    ),
+    Rule(
+        sentence="slot_columns is S, or less and a multiple of the horizontal stride",
+        holds=lambda problem, target, config: _covers(config.slot_columns, problem.s, problem.stride_w),
+    ),
+    Rule(
+        sentence="block_n is a multiple of 8, at most 256",
+        holds=lambda problem, target, config: config.block_n % 8 == 0 and config.block_n <= 256,
+    ),
+    Rule(
+        sentence="num_consumer_warpgroups is at most 4, num_transformer_warps at most 8",
+        holds=lambda problem, target, config: config.num_consumer_warpgroups <= 4 and config.num_transformer_warps <= 8,
+    ),
+    Rule(
+        sentence="the ring has a block more than an item and the windows of its slots, and one for each transformer",
+        holds=lambda problem, target, config: (
+            config.ring_blocks > _geometry(problem, config).mirrored_blocks
+            and config.ring_blocks >= config.num_transformer_warps
+        ),
+    ),
+    Rule(
+        sentence="unit_rows is 1 for strips, and at most P",
+        holds=lambda problem, target, config: config.unit_rows <= (1 if config.row_order == "strips" else problem.p),
+    ),
+    Rule(
+        sentence="bursts follow the units of rows",
+        holds=lambda problem, target, config: config.row_order == "units" or not config.l2_bursts,
+    ),
+    Rule(
+        sentence=f"a window is at most {MAX_STEPS} products",
+        holds=lambda problem, target, config: _geometry(problem, config).steps <= MAX_STEPS,
+    ),
+    Rule(
+        sentence="the accumulators fit a thread's registers",
+        holds=lambda problem, target, config: (
+            config.item_tiles * config.block_n // 2 + _OTHER_REGISTERS <= config.registers(target)
+        ),
+    ),
+    Rule(
+        sentence="ring, raw rows, filters and staging fit shared memory",
+        holds=lambda problem, target, config: _geometry(problem, config).smem_bytes <= target.smem_per_block_bytes,
+    ),
+)

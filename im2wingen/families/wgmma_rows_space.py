@@ -1,0 +1,160 @@
+"""The search space of the wgmma_rows family, and its default config."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any, TypeVar
+
+from im2wingen.families.base import Choose
+from im2wingen.families.support import ceil_div, round_up
+from im2wingen.families.wgmma_rows_config import RowOrder, SlotOrder, WgmmaRowsConfig, WgmmaRowsGeometry
+from im2wingen.families.wgmma_rows_cost import demands
+from im2wingen.families.wgmma_rows_rules import RULES
+from im2wingen.problem import ConvProblem
+from im2wingen.target import Target
+
+T = TypeVar("T")
+_SHAPE_FIELDS = ("block_rows", "slot_columns", "slot_order", "block_n")
+_SHAPES = 10
+_HOPELESS = 2.0  # times the least estimate
+_STEPS = (1, 2, 3, 4, 6, 8)  # strides of a block or slot that is less than the window
+_CHANNELS = (256, 192, 128, 96, 64, 48, 32, 16, 8)
+_SLOT_ORDERS: tuple[SlotOrder, ...] = ("rows", "columns")
+_DRAM_BOUND = 2.0  # times the tensor core's demand
+_LONG_TILE = 600.0  # cycles of a tile whose barriers and stores another consumer hides
+_SPARE_BLOCKS = 7  # of the ring, beyond those that items hold: transformers write them
+_UNIT_ROWS = (2, 1, 4, 8)
+
+
+def suggest(problem: ConvProblem, target: Target, choose: Choose) -> WgmmaRowsConfig:
+    """A config from the search space; its picks are legal together."""
+    found = shapes(problem, target)
+    config = found[choose(",".join(_SHAPE_FIELDS), list(found))]
+    dram_bound = _is_dram_bound(config, problem, target)
+
+    def fitting(field: str, values: Sequence[int]) -> list[int]:
+        return [value for value in values if not _broken(_with(config, problem, field, value), problem, target)]
+
+    for field, values in (
+        ("item_tiles", (2, 1, 4) if dram_bound else (1, 2)),
+        ("num_consumer_warpgroups", _consumers(config, problem, target)),
+        ("num_transformer_warps", (4, 3, 2, 6, 1)),
+        ("raw_stages", (2, 1, 3)),
+        ("ring_blocks", _rings),
+    ):
+        wanted = values(config, problem) if callable(values) else values
+        config = _with(config, problem, field, _choose_of(choose, field, fitting(field, wanted)))
+    orders: list[RowOrder] = ["units", "strips"] if dram_bound else ["strips", "units"]
+    config = replace(config, row_order=choose("row_order." + "_".join(orders), orders))
+    if config.row_order == "units":
+        config = replace(
+            config,
+            unit_rows=_choose_of(choose, "unit_rows", [rows for rows in _UNIT_ROWS if rows == 1 or rows <= problem.p]),
+            l2_bursts=choose("l2_bursts", [True, False]),
+        )
+    return replace(config, programmatic_launch=choose("programmatic_launch", [False, True]))
+
+
+def default(problem: ConvProblem, target: Target) -> WgmmaRowsConfig:
+    """The first choice of everything: the shape with the least estimated time, and rules of thumb for the rest."""
+
+    def first(name: str, choices: Sequence[T], /) -> T:
+        return choices[0]
+
+    return suggest(problem, target, first)
+
+
+def _choose_of(choose: Choose, name: str, choices: Sequence[T]) -> T:
+    """A pick whose choices depend on earlier ones; they go into the name, and a single one is no choice."""
+    return choices[0] if len(choices) == 1 else choose(f"{name}.{'_'.join(map(str, choices))}", choices)
+
+
+def _with(config: WgmmaRowsConfig, problem: ConvProblem, field: str, value: int) -> WgmmaRowsConfig:
+    """The config with another value; until it is chosen, the ring is as small as may be."""
+    changes: dict[str, Any] = {field: value}
+    changed = replace(config, **changes)
+    return changed if field == "ring_blocks" else replace(changed, ring_blocks=_least_ring(changed, problem))
+
+
+def _least_ring(config: WgmmaRowsConfig, problem: ConvProblem) -> int:
+    return max(
+        WgmmaRowsGeometry(problem=problem, config=config).mirrored_blocks + 1,
+        config.num_transformer_warps,
+    )
+
+
+def _broken(config: WgmmaRowsConfig, problem: ConvProblem, target: Target) -> bool:
+    return not all(rule.holds(problem, target, config) for rule in RULES)
+
+
+def _is_dram_bound(config: WgmmaRowsConfig, problem: ConvProblem, target: Target) -> bool:
+    wanted = demands(WgmmaRowsGeometry(problem=problem, config=config), target)
+    return wanted.dram > _DRAM_BOUND * wanted.tensor
+
+
+@lru_cache(maxsize=64)
+def shapes(problem: ConvProblem, target: Target) -> Mapping[str, WgmmaRowsConfig]:
+    """Candidates by name, the least estimated time first, with the fewest buffers; empty where none fits."""
+
+    def cycles_of(config: WgmmaRowsConfig) -> float:
+        # as if there were enough of everything
+        roomy = replace(config, num_consumer_warpgroups=3, num_transformer_warps=4, ring_blocks=config.ring_blocks + 8)
+        if _is_dram_bound(config, problem, target):
+            roomy = replace(roomy, row_order="units", unit_rows=min(_UNIT_ROWS[0], problem.p))
+        return demands(WgmmaRowsGeometry(problem=problem, config=roomy), target).total
+
+    legal = [config for config in _all_shapes(problem) if not _broken(config, problem, target)]
+    ranked = sorted(((cycles_of(config), i) for i, config in enumerate(legal)))
+    return {
+        "x".join(str(getattr(legal[i], field)) for field in _SHAPE_FIELDS): legal[i]
+        for cycles, i in ranked[:_SHAPES]
+        if cycles <= _HOPELESS * ranked[0][0]
+    }
+
+
+def has_shapes(problem: ConvProblem, target: Target) -> bool:
+    """Whether `shapes` finds any, told sooner."""
+    return any(not _broken(config, problem, target) for config in _all_shapes(problem))
+
+
+def _all_shapes(problem: ConvProblem) -> Iterator[WgmmaRowsConfig]:
+    for block_n in _block_ns(problem.k):
+        for block_rows in _parts(problem.r, problem.stride_h):
+            for slot_columns in _parts(problem.s, problem.stride_w):
+                for slot_order in _SLOT_ORDERS if slot_columns > 1 else _SLOT_ORDERS[:1]:
+                    config = WgmmaRowsConfig(
+                        block_rows=block_rows, slot_columns=slot_columns, slot_order=slot_order, block_n=block_n,
+                        item_tiles=1, num_consumer_warpgroups=1, num_transformer_warps=1, raw_stages=1, ring_blocks=1,
+                        row_order="strips", unit_rows=1, l2_bursts=False, programmatic_launch=False,
+                    )  # fmt: skip
+                    yield replace(config, ring_blocks=_least_ring(config, problem))
+
+
+def _parts(window: int, stride: int) -> list[int]:
+    """Sizes of a block or slot: the whole window, or some strides."""
+    return [window, *(stride * step for step in _STEPS if stride * step < window)]
+
+
+def _block_ns(k: int) -> list[int]:
+    """Channels of a CTA: all of K, rounded up to groups of 8, 16 or 32 neighbours, or a part of it."""
+    whole = {round_up(k, group) for group in (8, 16, 32)}
+    parts = {size for size in _CHANNELS if size < k}
+    even = {round_up(ceil_div(k, count), 32) for count in range(2, 9)}
+    return sorted((size for size in whole | parts | even if size <= _CHANNELS[0]), reverse=True)
+
+
+def _consumers(config: WgmmaRowsConfig, problem: ConvProblem, target: Target) -> tuple[int, ...]:
+    if _is_dram_bound(config, problem, target):
+        return (3, 2, 4, 1)
+    geometry = WgmmaRowsGeometry(problem=problem, config=config)
+    return (2, 3, 4, 1) if geometry.steps * config.block_n / 2 > _LONG_TILE else (4, 3, 2, 1)
+
+
+def _rings(config: WgmmaRowsConfig, problem: ConvProblem) -> list[int]:
+    """Blocks that items and some spare ones hold, and fewer, and more."""
+    geometry = WgmmaRowsGeometry(problem=problem, config=config)
+    held = ceil_div(config.num_consumer_warpgroups * geometry.item_step, geometry.row_slots) + geometry.halo_blocks
+    least = _least_ring(config, problem)
+    wanted = max(least, held + _SPARE_BLOCKS)
+    sizes = [*range(wanted, least, -1), wanted + 4, least]
+    return list(dict.fromkeys(sizes))

@@ -1,0 +1,55 @@
+// ---- epilogue: accumulators -> elements of y ----
+template <class T>
+struct PairOf {
+  using Type = __half2;
+};
+template <>
+struct PairOf<__nv_bfloat16> {
+  using Type = __nv_bfloat162;
+};
+using Pair = PairOf<Element>::Type;
+
+__device__ __forceinline__ uint32_t pack(float low, float high) {
+  const Element pair[2] = {from_float<Element>(low), from_float<Element>(high)};
+  uint32_t packed;
+  memcpy(&packed, pair, sizeof packed);
+  return packed;
+}
+__device__ __forceinline__ Pair pair_of(uint32_t packed) {
+  Pair pair;
+  memcpy(&pair, &packed, sizeof pair);
+  return pair;
+}
+
+// Zeros that are no part of the convolution are multiplied: those of the padding, and the weights of what a slot holds
+// beyond the window. With an Inf or a NaN they make a NaN.
+constexpr bool kRepair = kHasPadding || CHUNKS * UNIT > R * S * C;
+
+// Becomes NaN if one of the elements that a thread stores is NaN, or Inf, which only costs time.
+struct Probe {
+  Pair sum = pair_of(0);
+
+  __device__ __forceinline__ void look_at(uint32_t pair) {
+    if constexpr (kRepair) sum = __hfma2(pair_of(pair), pair_of(0), sum);
+  }
+  __device__ __forceinline__ bool saw_nan() const {
+    if constexpr (!kRepair) return false;
+    const float low = to_float(sum.x), high = to_float(sum.y);
+    return low != low || high != high;
+  }
+};
+
+// The ITEM_SLOTS slots that are multiplied together, and who of the consumer looks at them.
+struct Item {
+  Segment segment;
+  int first_slot;  // in the segment
+  int channel;     // the CTA's first
+  int warp, lane;  // of the warpgroup, of the warp
+};
+
+// An output that was stored as NaN is computed again, over the taps inside the image alone.
+__device__ __forceinline__ void repair_if_nan(const Element* x, const Element* w, const Element* bias, Element* y, int n, int p,
+                                              int q, int k) {
+  const float stored = to_float(y[output_offset(n, p, q, k)]);
+  if (stored != stored) repair_output(x, w, bias, y, n, p, q, k);
+}

@@ -1,0 +1,123 @@
+// ---- sizes ----
+constexpr int THREADS = 128 * kConsumers + 32 * kTransformers + 32;
+constexpr int STEPS = CHUNKS / 2;  // wgmmas of a tile of 64 slots
+constexpr int ITEM_SLOTS = 64 * ITEM_TILES;
+// From one item to the next. Stores of two NCHW pixels fit the warps' lanes wherever the first one is aligned.
+constexpr int ITEM_STEP = kOutputChannelsLast ? ITEM_SLOTS : ITEM_SLOTS - 2;
+constexpr int MIRRORED_BLOCKS = HALO_BLOCKS + (ITEM_SLOTS - 1 + HALO_SLOTS + ROW_SLOTS - 1) / ROW_SLOTS;
+constexpr int PLANE_SLOTS = (kRingBlocks + MIRRORED_BLOCKS) * ROW_SLOTS;  // from one plane to the next
+constexpr int RING_BYTES = PLANES * PLANE_SLOTS * 16;
+constexpr int INPUT_ROW_BYTES = W * (kInputChannelsLast ? C : 1) * sizeof(Element);
+constexpr int RAW_PARTS = kInputChannelsLast ? 1 : C;  // runs of neighbouring input rows
+// A run begins up to 15 bytes into its buffer, and is read up to 4 bytes beyond its end.
+constexpr int RAW_PART_BYTES = (15 + BLOCK_ROWS * INPUT_ROW_BYTES + 4 + 15) / 16 * 16;
+constexpr int RAW_BYTES = RAW_PARTS * RAW_PART_BYTES;  // of a buffer
+constexpr int RAW_BUFFERS = kTransformers * kRawStages;
+constexpr int FILTER_BYTES = CHUNKS * WGMMA_N * 16;
+constexpr int STAGING_PITCH = ITEM_SLOTS + UNIT;  // of a channel; 8 neighbouring ones lie in different banks
+constexpr int STAGING_BYTES = kOutputChannelsLast ? 0 : kConsumers * WGMMA_N * STAGING_PITCH * sizeof(Element);
+constexpr int BIAS_BYTES = kHasBias ? WGMMA_N * 4 : 0;
+constexpr int64_t INPUT_BYTES = int64_t(N) * H * W * C * sizeof(Element);
+constexpr int64_t INPUT_UNITS_END = INPUT_BYTES / 16 * 16;  // bulk copies end here
+
+// ---- what the parameters must obey ----
+static_assert(WGMMA_N % 8 == 0 && WGMMA_N <= 256, "the N of wgmma");
+static_assert(kRingBlocks > MIRRORED_BLOCKS, "an item and the windows of its slots fit the ring");
+static_assert(kTransformers <= kRingBlocks, "a wait tells a round of the ring from the next, not from the one after");
+static_assert(kRowOrder == UNITS || UNIT_ROWS == 1, "strips have no units");
+static_assert(kRowOrder == UNITS || !kBursts, "bursts follow the units");
+
+// ---- shared memory ----
+struct Smem {
+  unsigned char* ring;     // (PLANES, kRingBlocks + MIRRORED_BLOCKS, ROW_SLOTS), 16 bytes each
+  unsigned char* raw;      // (kTransformers, kRawStages, RAW_PARTS): rows of x as they lie in global memory
+  unsigned char* filters;  // (CHUNKS, WGMMA_N), 16 bytes each
+  Element* staging;        // (kConsumers, WGMMA_N, STAGING_PITCH): items of an NCHW y
+  float* bias;             // (WGMMA_N), in the order of channels
+  uint64_t *block_full, *block_empty, *raw_full, *raw_empty, *filters_full;
+};
+__device__ __forceinline__ Smem shared_memory(unsigned char* memory) {
+  Smem smem;
+  smem.ring = memory;
+  smem.raw = smem.ring + RING_BYTES;
+  smem.filters = smem.raw + RAW_BUFFERS * RAW_BYTES;
+  smem.staging = reinterpret_cast<Element*>(smem.filters + FILTER_BYTES);
+  smem.bias = reinterpret_cast<float*>(smem.filters + FILTER_BYTES + STAGING_BYTES);
+  smem.block_full = reinterpret_cast<uint64_t*>(smem.filters + FILTER_BYTES + STAGING_BYTES + BIAS_BYTES);
+  smem.block_empty = smem.block_full + kRingBlocks;
+  smem.raw_full = smem.block_empty + kRingBlocks;
+  smem.raw_empty = smem.raw_full + RAW_BUFFERS;
+  smem.filters_full = smem.raw_empty + RAW_BUFFERS;
+  return smem;
+}
+__device__ __forceinline__ void init_barriers(const Smem& smem) {
+  for (int i = 0; i < kRingBlocks; ++i) {
+    ptx::mbarrier_init(smem.block_full + i, 1);
+    ptx::mbarrier_init(smem.block_empty + i, 4 * kConsumers);
+  }
+  for (int i = 0; i < RAW_BUFFERS; ++i) {
+    ptx::mbarrier_init(smem.raw_full + i, 1);
+    ptx::mbarrier_init(smem.raw_empty + i, 1);
+  }
+  ptx::mbarrier_init(smem.filters_full, 1);
+}
+__device__ __forceinline__ void wait(uint64_t* barrier, uint32_t parity) {
+  while (!ptx::mbarrier_try_wait_parity(barrier, parity)) {
+  }
+}
+
+// A place in a ring of buffers.
+template <int STAGES>
+struct Ring {
+  int stage = 0;
+  uint32_t parity = 0;  // of the round, for who waits until a buffer is full
+
+  __device__ __forceinline__ void advance() {
+    if (++stage == STAGES) {
+      stage = 0;
+      parity ^= 1;
+    }
+  }
+};
+
+// ---- work ----
+// Neighbouring output rows of an image, from row p on. Block p + i of the image is what row p + i begins with.
+struct Segment {
+  int n, p, rows;
+
+  __device__ __forceinline__ int blocks() const { return rows + HALO_BLOCKS; }
+};
+// The segments of the CTA in order; every role walks them. CTAs of the same output channels share the rows.
+struct Walk {
+  static constexpr int OUTPUT_ROWS = N * P, UNITS_OF_IMAGE = (P + UNIT_ROWS - 1) / UNIT_ROWS;
+  static constexpr int UNIT_COUNT = kRowOrder == UNITS ? N * UNITS_OF_IMAGE : 1;
+  int next, end, step;
+
+  __device__ __forceinline__ Walk() {
+    const int index = blockIdx.x / K_BLOCKS, count = gridDim.x / K_BLOCKS;
+    if constexpr (kRowOrder == UNITS) {
+      next = index;
+      end = UNIT_COUNT;
+      step = count;
+    } else {
+      next = index * (OUTPUT_ROWS / count) + min(index, OUTPUT_ROWS % count);
+      end = next + OUTPUT_ROWS / count + (index < OUTPUT_ROWS % count);
+      step = 0;
+    }
+  }
+  __device__ __forceinline__ bool take(Segment& segment) {
+    if (next >= end) return false;
+    if constexpr (kRowOrder == UNITS) {
+      segment.n = next / UNITS_OF_IMAGE;
+      segment.p = next % UNITS_OF_IMAGE * UNIT_ROWS;
+      segment.rows = min(UNIT_ROWS, P - segment.p);
+      next += step;
+    } else {
+      segment.n = next / P;
+      segment.p = next % P;
+      segment.rows = min(P - segment.p, end - next);
+      next += segment.rows;
+    }
+    return true;
+  }
+};

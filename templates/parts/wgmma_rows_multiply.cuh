@@ -1,0 +1,64 @@
+// ---- products: windows straight from the ring, where neighbouring ones overlap ----
+__device__ __forceinline__ void multiply(float (&acc)[WGMMA_N / 2], uint64_t a, uint64_t b, bool accumulate) {
+  if constexpr (sizeof(Element) == 4)
+    ptx::wgmma_m64k8_f32_tf32(acc, a, b, accumulate);
+  else if constexpr (kBf16)
+    ptx::wgmma_m64k16_f32_bf16(acc, a, b, accumulate);
+  else
+    ptx::wgmma_m64k16_f32_f16(acc, a, b, accumulate);
+}
+
+// A matrix without swizzle: rows of 16 bytes lie one after the other, 8 rows in 128 bytes and the next 8 behind them; the
+// second 16 bytes of each row lie elsewhere. `low` is the address and, 16 bits up, the distance to there, in 16 bytes.
+__device__ __forceinline__ uint64_t descriptor(uint32_t low) { return uint64_t(128 >> 4) << 32 | low; }
+
+__device__ __forceinline__ uint32_t smem_units(const void* smem) {
+  // from one lane: the compiler then knows that all lanes agree, and keeps descriptors in uniform registers
+  return __shfl_sync(0xffffffffu, static_cast<uint32_t>(__cvta_generic_to_shared(smem)) >> 4, 0);
+}
+
+__device__ constexpr int units_away(Chunk chunk) { return chunk.plane * PLANE_SLOTS + slots_away(chunk); }
+
+using Accumulators = float[ITEM_TILES][WGMMA_N / 2];
+
+// The sums of ITEM_SLOTS slots; `windows` is the first one's place in plane 0, in 16 bytes. A tile is a commit group.
+__device__ __forceinline__ void multiply_item(Accumulators& acc, uint32_t windows, uint32_t filters) {
+  constexpr Chunks chunks = window_chunks();
+  ptx::wgmma_fence();
+#pragma unroll
+  for (int tile = 0; tile < ITEM_TILES; ++tile) {
+#pragma unroll
+    for (int step = 0; step < STEPS; ++step) {
+      const int first = units_away(chunks.at[2 * step]), second = units_away(chunks.at[2 * step + 1]);
+      multiply(acc[tile], descriptor(windows + uint32_t(tile * 64 + first | (second - first) << 16)),
+               descriptor((filters | uint32_t(WGMMA_N) << 16) + step * 2 * WGMMA_N), step > 0);
+    }
+    ptx::wgmma_commit_group();
+  }
+}
+
+// What a consumer's warp knows of the ring: blocks that it has seen full, and blocks that it has given back. Numbers count
+// the blocks of the CTA.
+struct Blocks {
+  const Smem& smem;
+  int lane, full = 0, empty = 0;
+  Ring<kRingBlocks> next_full = {}, next_empty = {};
+
+  __device__ __forceinline__ void acquire_below(int end) {
+#pragma unroll 1
+    for (; full < end; ++full) {
+      wait(smem.block_full + next_full.stage, next_full.parity);
+      next_full.advance();
+    }
+  }
+  // Blocks that the warp did not need are waited for too, one by one: a round must not pass unseen, and the ring may turn
+  // meanwhile.
+  __device__ __forceinline__ void release_below(int end) {
+#pragma unroll 1
+    for (; empty < end; ++empty) {
+      acquire_below(empty + 1);
+      if (lane == 0) ptx::mbarrier_arrive(smem.block_empty + next_empty.stage);
+      next_empty.advance();
+    }
+  }
+};

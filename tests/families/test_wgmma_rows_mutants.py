@@ -1,0 +1,300 @@
+"""Kernels of wgmma_rows broken on purpose: the emulator's checks must find every one of them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+from wgmma_rows_cases import config_of, run_changed, verify
+
+import im2wingen.emulator.plan
+from im2wingen.errors import EmulatorError
+from im2wingen.families.base import Launch
+from im2wingen.problem import ConvProblem
+from im2wingen.render import Source, render
+from im2wingen.verify_data import WrongResultError
+
+SEEDS = (0, 1, 2)  # threads ascending, descending, shuffled
+
+
+CONFIG: dict[str, Any] = {"num_consumer_warpgroups": 2, "num_transformer_warps": 3, "ring_blocks": 13}
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """Each pair of `edits` is a text that stands once in the kernel, and what it becomes."""
+
+    edits: tuple[tuple[str, str], ...]
+    # two CTAs of two images each; the ring turns some times; rows are cleared, and slots lie beside the image
+    shape: str = "n4c3h17w19k24r5s5st2pad1"
+    config: dict[str, Any] = field(default_factory=lambda: dict(CONFIG))
+    layout: str = "nhwc"
+    template: str = "wgmma_rows"
+
+
+def one(old: str, new: str, **where: Any) -> Mutant:
+    return Mutant(((old, new),), **where)
+
+
+UNITS: dict[str, Any] = {"config": {"row_order": "units", "unit_rows": 3, "l2_bursts": True}}
+TWO_TILES: dict[str, Any] = {"config": {"item_tiles": 2}}
+LAST_BYTES: dict[str, Any] = {"shape": "n3c3h7w9k8r3s3", "config": {"block_rows": 3}}  # 14 beyond whole 16
+CHANNELS_FIRST: dict[str, Any] = {"layout": "nchw"}  # 8 x 9 outputs
+ODD: dict[str, Any] = {"layout": "nchw", "shape": "n3c3h11w17k16r3s3"}  # 9 x 15
+K_BLOCKS: dict[str, Any] = {"shape": "n2c3h9w11k72r3s3", "config": {"block_n": 32}}
+# an item begins within a row and ends in the next but one
+LONG_ROWS: dict[str, Any] = {"shape": "n1c3h40w65k8r3s1", "config": {}}
+PACK: dict[str, Any] = {"template": "pack_rows"}
+
+RAW_FULL = "wait(smem.raw_full + buffer, ring.parity);"
+RAW_EMPTY = "wait(smem.raw_empty + buffer, ring.parity ^ 1);"
+BLOCK_EMPTY = "wait(smem.block_empty + place, (round & 1) ^ 1);"
+BLOCK_FULL = "wait(smem.block_full + next_full.stage, next_full.parity);"
+STAGED = "      ptx::fence_proxy_async_shared_cta();  // wgmma reads the block, a bulk copy overwrites the buffer\n"
+MAY_BE_WRITTEN = "ptx::barrier_sync(1 + index, 128);  // staging may be written"
+COMPLETE = "ptx::barrier_sync(1 + index, 128);  // staging is complete"
+MIRROR = "place < MIRRORED_BLOCKS ? kRingBlocks * ROW_SLOTS * 16 : 0"
+CLEAR = "clear_outside(bytes, raw, rows, lane);"
+
+MUTANTS = {
+    # ---- barriers ----
+    "filters are not awaited": one("wait(smem.filters_full, 0);", ""),
+    "half of the filters are expected": one(
+        "smem.filters_full, FILTER_BYTES);\n", "smem.filters_full, FILTER_BYTES / 2);\n"
+    ),
+    "raw rows are not awaited": one(RAW_FULL, ""),
+    "raw rows are awaited with the wrong parity": one(RAW_FULL, RAW_FULL.replace("parity)", "parity ^ 1)")),
+    "a free raw buffer is not awaited": one(RAW_EMPTY, ""),
+    "a free raw buffer is awaited with the wrong parity": one(RAW_EMPTY, RAW_EMPTY.replace(" ^ 1", "")),
+    "a free block is not awaited": one(BLOCK_EMPTY, ""),
+    "a free block is awaited with the wrong parity": one(BLOCK_EMPTY, BLOCK_EMPTY.replace(" ^ 1", "")),
+    "blocks are not awaited": one(BLOCK_FULL, ""),
+    "blocks are awaited with the wrong parity": one(BLOCK_FULL, BLOCK_FULL.replace("parity)", "parity ^ 1)")),
+    "the parity never changes": one("parity ^= 1;", ""),
+    "more bytes are expected": one("arrive_expect_tx(full, bytes)", "arrive_expect_tx(full, bytes + 16)"),
+    "fewer bytes are expected": one("arrive_expect_tx(full, bytes)", "arrive_expect_tx(full, bytes - 16)"),
+    "one channel's rows are expected": one("bytes += load_rows<false>", "bytes = load_rows<false>", **CHANNELS_FIRST),
+    "one consumer gives a block back for two": one("block_empty + i, 4 * kConsumers", "block_empty + i, 4"),
+    "the barriers' init is not fenced": one("ptx::fence_mbarrier_init();", ""),
+    "barriers are used before they are there": one("__syncthreads();  // barriers and bias are there", ""),
+    # ---- what is given back, and when ----
+    "blocks are given back before the products have read them": one(
+        "wgmma_wait_group<ITEM_TILES - 1 - TILE>", "wgmma_wait_group<1>"
+    ),
+    "a block is given back a row too early": one("first_block + unneeded, item", "first_block + unneeded + 1, item"),
+    "blocks of a segment's end are never given back": one(
+        "    blocks.release_below(first_block);\n",
+        "",
+        config={"num_consumer_warpgroups": 4, "row_order": "units", "unit_rows": 2},
+    ),
+    "a block that was not needed is not awaited": one("      acquire_below(empty + 1);\n", ""),
+    "a block too few is awaited": one("last_row + HALO_BLOCKS + 1)", "last_row + HALO_BLOCKS)"),
+    "raw rows are given back before they are read": Mutant(
+        (
+            ("        ptx::mbarrier_arrive(smem.raw_empty + buffer);\n", ""),
+            (RAW_FULL, RAW_FULL + " if (lane == 0) ptx::mbarrier_arrive(smem.raw_empty + buffer);"),
+        )
+    ),
+    "raw rows are never given back": one("        ptx::mbarrier_arrive(smem.raw_empty + buffer);\n", ""),
+    # ---- proxies and order ----
+    "blocks are not fenced": one(STAGED, ""),
+    "one lane fences for all": one(STAGED, "      if (lane == 0) ptx::fence_proxy_async_shared_cta();\n"),
+    "a block is full before all lanes have written": one(STAGED + "      __syncwarp();\n", STAGED),
+    "the products are not ordered after the registers": one("  ptx::wgmma_fence();\n", ""),
+    "the products are not committed": one("    ptx::wgmma_commit_group();\n", ""),
+    # ---- the ring ----
+    "no block is there twice": one(MIRROR, "0"),
+    "a mirrored block is missing": one(MIRROR, MIRROR.replace("MIRRORED_BLOCKS", "MIRRORED_BLOCKS - 1"), **LONG_ROWS),
+    "the mirror begins a block further": one(MIRROR, MIRROR.replace("kRingBlocks", "(kRingBlocks - 1)")),
+    "a block is written to the next place": one("smem.ring + place *", "smem.ring + (place + 1) % kRingBlocks *"),
+    "a product begins a block further": one(
+        "(first_block + row) % kRingBlocks", "(first_block + row + 1) % kRingBlocks"
+    ),
+    "a product begins a slot further": one("+ item.first_slot % ROW_SLOTS", "+ item.first_slot % ROW_SLOTS + 1"),
+    "a transformer takes its neighbour's block": one(
+        "(team - first_block % kTransformers", "(team + 1 - first_block % kTransformers"
+    ),
+    "transformers begin anew with each segment": one("(team - first_block % kTransformers", "(team"),
+    "consumers begin anew with each segment": one("    next -= items;\n", "    next = index;\n"),
+    "a consumer takes its neighbour's items": one("int next = index;", "int next = index + 1;"),
+    # ---- descriptors ----
+    "the second tile is the first": one("tile * 64 + first", "first", **TWO_TILES),
+    "a window's second chunk is the first": one("(second - first) << 16", "0"),
+    "the blocks of a window are neighbours": one("chunk.block * BLOCK_STEP *", "chunk.block * 2 *"),
+    "the slots of a window are neighbours": one(
+        "chunk.slot * SLOT_STEP;", "chunk.slot;", shape="n2c3h9w15k8r3s5", config={"slot_columns": 2}
+    ),
+    "a plane is a block further": one("chunk.plane * PLANE_SLOTS +", "chunk.plane * (PLANE_SLOTS + ROW_SLOTS) +"),
+    "filters of every step are the first's": one("step * 2 * WGMMA_N", "0"),
+    "the sum goes on from the item before": one("step > 0);", "true);"),
+    "the sum begins anew": one("step > 0);", "step > 1);"),
+    # ---- rows of x ----
+    "rows begin a row later": one("block * STRIDE_H - PAD_TOP;", "block * STRIDE_H - PAD_TOP + 1;"),
+    "rows above the image are not cleared": one("row >= rows.first && row <", "row <"),
+    "rows are not cleared": one(CLEAR, ""),
+    "rows below the image are read": one("min(H - row, BLOCK_ROWS)", "BLOCK_ROWS", **UNITS),
+    "x's last bytes are left out": one("i < end; i += sizeof(Element)", "i < i; i += sizeof(Element)", **LAST_BYTES),
+    "x's last bytes are loaded in bulk": one(
+        "constexpr int64_t INPUT_UNITS_END = INPUT_BYTES / 16 * 16;",
+        "constexpr int64_t INPUT_UNITS_END = (INPUT_BYTES + 15) / 16 * 16;",
+        **LAST_BYTES,
+    ),
+    "rows begin at whole 16 bytes": one("return int(origin & 15);", "return 0;"),
+    "a channel's rows begin where the first's do": one(
+        "& 15) + i % BLOCK_ROWS",
+        "& 0) + offset + i % BLOCK_ROWS",
+        layout="nchw-nhwc",
+        shape="n2c3h9w11k16r3s3",
+        config={},
+    ),
+    "the first channel's rows again": one("int64_t(n) * C + part;", "int64_t(n) * C;", **CHANNELS_FIRST),
+    "a prefetch leaves x": one(
+        "(first + bytes * (blockIdx.x + 1) / gridDim.x) &", "(first + bytes * (blockIdx.x + 2) / gridDim.x) &", **UNITS
+    ),
+    # ---- slots ----
+    "words are not shifted": one("(at & 2) * 8", "0"),
+    "halves of a word are exchanged": one("i % 2 == 0 ? 0x10 : 0x32", "i % 2 == 1 ? 0x10 : 0x32"),
+    "border slots are left out": one("if constexpr (BORDER_SLOTS > 0)", "if constexpr (false)"),
+    "border slots hold what lies beside the image": one("column < 0 || column >= W", "false"),
+    "a border slot more is taken for an inner one": one(
+        "return end < ROW_SLOTS ? end : ROW_SLOTS;", "return end + 1 < ROW_SLOTS ? end + 1 : ROW_SLOTS;"
+    ),
+    "a group of planes is left out": one(
+        "if constexpr (GROUP + 1 < PLANE_GROUPS)",
+        "if constexpr (false)",
+        shape="n1c5h9w11k8r3s3",
+        config={"block_rows": 3, "slot_columns": 3},
+    ),
+    # ---- work ----
+    "the last strip's row is left out": one("(index < OUTPUT_ROWS % count)", "0", shape="n3c3h7w9k8r3s3"),
+    "a strip goes on over the image": one("min(P - segment.p, end - next)", "end - next"),
+    "a unit goes on over the image": one("min(UNIT_ROWS, P - segment.p)", "UNIT_ROWS", **UNITS),
+    "channels are the first block's": one("int(blockIdx.x) % K_BLOCKS * WGMMA_N,", "0,", **K_BLOCKS),
+    "filters are the first block's": one("int64_t(blockIdx.x % K_BLOCKS) *", "0 *", **K_BLOCKS),
+    # ---- packing ----
+    "the first channels again": one("unit / (CHUNKS * WGMMA_N) * WGMMA_N +", "", **(K_BLOCKS | PACK)),
+    "weights of no tap": one("tap.exists && k < K", "k < K", **PACK),
+    "a chunk that makes the number even counts twice": one(
+        "!chunk.zero && ", "", shape="n2c3h9w11k8r3s3", config={}, **PACK
+    ),
+    # ---- epilogue ----
+    "the neighbour's bias": one("bias[first + 2 * i] :", "bias[first + 2 * i + 1] :"),
+    "bias of the first channels": one("blockIdx.x % K_BLOCKS * WGMMA_N + i)", "i)", **K_BLOCKS),
+    "no ReLU": one("y < 0.0f ? 0.0f : y", "y"),
+    "the second half is the first": one("item.warp * 16 + half * 8", "item.warp * 16"),
+    "halo slots are stored": one("q < Q && row < item", "row < item"),
+    "rows beyond the segment are stored": one("q < Q && row < item.segment.rows", "q < Q", **UNITS),
+    "channels beyond K are stored": one("K % WGMMA_N != 0 && item.channel", "false && item.channel", **K_BLOCKS),
+    "NCHW: staging is written before it is read": one(MAY_BE_WRITTEN, "// staging may be written", **CHANNELS_FIRST),
+    "NCHW: staging is stored before it is complete": one(COMPLETE, "// staging is complete", **CHANNELS_FIRST),
+    "NCHW: consumers share staging": one("smem.staging + index *", "smem.staging + 0 *", **CHANNELS_FIRST),
+    "NCHW: the second tile's place is the first's": one(
+        "+ tile * 64 + item.warp * 16 + item.lane / 8",
+        "+ item.warp * 16 + item.lane / 8",
+        **(CHANNELS_FIRST | TWO_TILES),
+    ),
+    "NCHW: an item's last pixels are left out": one(
+        "first_slot + ITEM_STEP), item", "first_slot + ITEM_STEP - 1), item", **CHANNELS_FIRST
+    ),
+    "NCHW: items are stored whole": one("first_slot + ITEM_STEP), item", "first_slot + ITEM_SLOTS), item", **ODD),
+    "NCHW: the halo is stored": one("+ pixel / Q * HALO_SLOTS", "", **CHANNELS_FIRST),
+    "NCHW: all channels begin alike": one("warp_channel(item) + parity;", "warp_channel(item);", **(ODD | UNITS)),
+    "NCHW: pixels beyond the item are stored": one("pixel + 1 < end,", "true,", **ODD),
+    "NCHW: pixels before the item are stored": one("pixel >= begin && pixel < end", "pixel < end", **ODD),
+    "NCHW: single pixels are left out": one("} else if (word.first || word.second) {", "} else if (false) {", **ODD),
+    "NCHW: the second of a pair is stored before it": one("(word.first ? 0 : 1)", "0", **ODD),
+    "NCHW: channels beyond K are stored": one(
+        "return K % WGMMA_N == 0 ||", "return true ||", layout="nchw", **K_BLOCKS
+    ),
+}
+# Harmless ones: the checks must not cry wolf, and a mutant that survives must be one of these.
+HARMLESS = {
+    "NCHW: items are stored whole",  # some of it twice
+    "NCHW: staging is written before it is read",  # the products of the next item hold a consumer's warps together
+    "consumers begin anew with each segment",  # they share the work less evenly
+}
+
+
+def mutate(monkeypatch: pytest.MonkeyPatch, mutant: Mutant) -> None:
+    """The kernel of every emulated plan is changed from now on."""
+    original: Callable[[Launch], Source] = render
+
+    def changed(launch: Launch) -> Source:
+        source = original(launch)
+        text = source.text
+        if launch.template != mutant.template:
+            return source
+        for old, new in mutant.edits:
+            if text.count(old) != 1:
+                pytest.fail(f"the template holds {old!r} {text.count(old)} times, not once")
+            text = text.replace(old, new)
+        return Source(source.kernel, text)
+
+    monkeypatch.setattr(im2wingen.emulator.plan, "render", changed)
+
+
+def check(mutant: Mutant) -> None:
+    """What must fail for a mutant and pass without."""
+    problem = ConvProblem.parse(mutant.shape, epilogue="bias_relu", layout=mutant.layout)
+    verify(problem, config_of(problem, **mutant.config), seeds=SEEDS)
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_mutant_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    mutate(monkeypatch, MUTANTS[name])
+    if name in HARMLESS:
+        check(MUTANTS[name])
+        return
+    with pytest.raises((WrongResultError, EmulatorError)):
+        check(MUTANTS[name])
+
+
+SETTINGS = {(mutant.shape, mutant.layout, *mutant.config.items()): mutant for mutant in MUTANTS.values()}
+
+
+@pytest.mark.parametrize("mutant", SETTINGS.values(), ids=[str(i) for i in range(len(SETTINGS))])
+def test_the_unbroken_kernel_passes_where_mutants_fail(mutant: Mutant) -> None:
+    check(mutant)
+
+
+# ---- repair ----
+
+REPAIR_MUTANTS = {
+    "no repair": one("kRepair && probe.saw_nan()", "false"),
+    "half of the elements are not looked at": one(
+        "const float low = to_float(sum.x), high = to_float(sum.y);", "const float low = to_float(sum.x), high = low;"
+    ),
+    "above the image": one("if (h < 0 || h >= H) continue;", "if (h >= H) continue;"),
+    "beside the image": one("if (col < 0 || col >= W) continue;", "if (col < 0) continue;"),
+    "what is Inf stays": one("if (stored != stored) repair_output", "if (stored > stored) repair_output"),
+    "one half of a tile is repaired": one("i < 2 * ITEM_TILES; ++i", "i < 2 * ITEM_TILES; i += 2"),
+    "some of the channels are repaired": one("j < WGMMA_N / 4; ++j", "j < WGMMA_N / 8; ++j"),
+    "NCHW: the first pixel of two is repaired": one(
+        "(i % 2 == 0 ? word.first : word.second)", "i % 2 == 0 && word.first", **CHANNELS_FIRST
+    ),
+    "NCHW: some of the channels are repaired": one(
+        "i < WARP_CHANNELS; ++i) {  //", "i < 2; ++i) {  //", **CHANNELS_FIRST
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REPAIR_MUTANTS)
+def test_a_broken_repair_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    layout = REPAIR_MUTANTS[name].layout
+    problem = ConvProblem.parse("n1c3h9w10k48r3s3pad1", precision="bf16", layout=layout)
+    config = config_of(problem)
+    # w (K, R, S, C): an even and an odd channel; taps that meet the padding on two sides each
+    weights = [(2, 0, 0, 0), (2, 2, 2, 2), (45, 0, 0, 0), (45, 2, 2, 2)]
+    changes = [{"w": {index: np.inf}} for index in weights]
+
+    def right() -> bool:
+        results = [run_changed(problem, config, change) for change in changes]
+        return all(np.array_equal(found, wanted, equal_nan=True) for found, wanted in results)
+
+    assert right()
+    mutate(monkeypatch, REPAIR_MUTANTS[name])
+    try:
+        assert not right()
+    except EmulatorError:
+        return

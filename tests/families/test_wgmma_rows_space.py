@@ -1,0 +1,82 @@
+"""What the search space of the wgmma_rows family promises for first layers and for odd problems."""
+
+import itertools
+
+import pytest
+from wgmma_rows_cases import TARGET
+
+from im2wingen.families.wgmma_rows import WGMMA_ROWS
+from im2wingen.families.wgmma_rows_config import WgmmaRowsConfig
+from im2wingen.families.wgmma_rows_space import shapes
+from im2wingen.problem import ConvProblem
+
+LAYERS = (
+    "cv1", "cv2", "cv3", "cv7",
+    "n128c3h224w224k64r7s7st2pad3",  # ResNet-50
+    "n128c3h224w224k64r3s3pad1",  # VGG-16
+)  # fmt: skip
+ODD = (
+    "n1c1h1w1k1r1s1",  # one pixel
+    "n2c8h1w700k8r1s3",  # one long row
+    "n3c3h700w1k72r3s1",  # one long column
+    "n2c1h70w70k8r33s33",  # many taps
+    "n8c1h1w400k32r1s16st1x4",  # audio
+    "n2c3h28w28k32r16s16st16",  # two patches a row
+    "n257c15h5w5k300r3s3pad2",  # K in blocks, a prime number of images
+    "n1c3h1080w1500k16r3s3",  # a picture
+    "n2c5h33w35k24r5s4st3x2pad1,0,2,1",
+)
+
+
+@pytest.mark.parametrize("layout", ["nhwc", "nchw"])
+@pytest.mark.parametrize("shape", [*LAYERS, *ODD])
+def test_every_pick_is_legal(shape: str, layout: str) -> None:
+    problem = ConvProblem.parse(shape, layout=layout)
+    assert WGMMA_ROWS.unsupported(problem, TARGET) is None
+    candidates = shapes(problem, TARGET)
+    assert 0 < len(candidates) <= 10
+    assert all(WGMMA_ROWS.broken_rules(problem, TARGET, config) == [] for config in candidates.values())
+    configs = list(itertools.islice(WGMMA_ROWS.random_configs(problem, TARGET, 1), 60))
+    assert [WGMMA_ROWS.broken_rules(problem, TARGET, config) for config in configs] == [[]] * 60
+    default = WGMMA_ROWS.default(problem, TARGET)
+    assert WGMMA_ROWS.broken_rules(problem, TARGET, default) == []
+    assert WGMMA_ROWS.choices_of(problem, TARGET, default) is not None
+    if shape in LAYERS:  # the space holds several ways
+        assert len({(config.block_rows, config.slot_columns) for config in candidates.values()}) >= 3
+        assert len(set(configs)) > 40
+
+
+# The fastest ones of an H200, of those that were measured: rows, columns and order of a slot, tiles, consumers and
+# transformers, and how rows are shared out.
+MEASURED = {
+    "cv1": (4, 4, "rows", 1, 2, 4, "strips"),
+    "cv2": (4, 4, "rows", 1, 2, 4, "strips"),
+    "cv3": (2, 4, "rows", 1, 4, 4, "strips"),
+    "cv7": (3, 1, "rows", 2, 3, 3, "units"),
+    "n128c3h224w224k64r3s3pad1": (3, 1, "rows", 2, 3, 3, "units"),
+}
+
+
+@pytest.mark.parametrize("layer", MEASURED)
+def test_the_default_is_what_measured_best(layer: str) -> None:
+    config = WGMMA_ROWS.default(ConvProblem.parse(layer), TARGET)
+    assert isinstance(config, WgmmaRowsConfig)
+    assert MEASURED[layer] == (
+        config.block_rows, config.slot_columns, config.slot_order, config.item_tiles, config.num_consumer_warpgroups,
+        config.num_transformer_warps, config.row_order,
+    )  # fmt: skip
+    assert config.l2_bursts == (config.row_order == "units")
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        "n1c3h2160w3840k16r3s3",  # a ring of rows is larger than shared memory
+        "n1c3h4w30000000k16r1s3",  # one row is
+        "n1c15h70w70k16r63s63",  # so are the filters of eight channels
+    ],
+)
+def test_a_window_that_does_not_fit_is_refused(shape: str) -> None:
+    problem = ConvProblem.parse(shape)
+    assert not shapes(problem, TARGET)
+    assert WGMMA_ROWS.unsupported(problem, TARGET) == "no block of rows with its filters fits shared memory"
