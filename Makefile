@@ -37,8 +37,10 @@ help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## /  \1\t/p' Makefile | expand -t 12
 	@echo 'PYTHON, USE_SYSTEM=1, VENV: see the head of the Makefile'
 
-tune: env ## Tune LAYER (cv9) in PRECISION, LAYOUT: measured on a GPU, predicted where there is none
-	$(RUN) -m im2wingen tune $(LAYER) --precision $(PRECISION) --layout $(LAYOUT) $(TUNE_FLAGS)
+# PRECISION is passed on where it was given: without one it's fp16 on a GPU, fp32 on the CPU.
+tune: env ## Tune LAYER (cv9) in PRECISION, LAYOUT: on a GPU or, where there is none, on the CPU
+	$(RUN) -m im2wingen tune $(LAYER) $(if $(filter file,$(origin PRECISION)),,--precision $(PRECISION)) \
+	  --layout $(LAYOUT) $(TUNE_FLAGS)
 
 test: env ## Run the tests, none of which needs a GPU
 	$(TEST_ENV) $(RUN) -m pytest $(PYTEST_FLAGS)

@@ -12,8 +12,9 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from im2wingen.compilers import compile_kernel, compiler_digest
 from im2wingen.errors import CacheError
-from im2wingen.nvrtc import Cubin, compile_cubin, toolkit_digest
+from im2wingen.nvrtc import Cubin
 from im2wingen.render import Source
 
 log = logging.getLogger(__name__)
@@ -21,12 +22,13 @@ log = logging.getLogger(__name__)
 _DEFAULT_MAX_BYTES = 2 << 30
 _FACTS = tuple(f for f in fields(Cubin) if f.name != "image")  # what the JSON file holds, with the image's sha256
 _LEFTOVER_S = 3600.0  # a temporary file or a lone image of this age belongs to no writer any more
+COMPILE_LIMIT_S = 120.0  # of a compiler that is a process of its own
 _CHECKS_PER_CACHE = 16  # the size is looked at whenever this part of max_bytes was written
 
 
 def cache_key(source: Source, arch: str) -> str:
-    """sha256, in hex, of all that decides the image: text, kernel, arch, options, NVRTC version, CUDA headers."""
-    return hashlib.sha256("\0".join((toolkit_digest(), arch, source.kernel, source.text)).encode()).hexdigest()
+    """sha256, in hex, of all that decides the image: text, kernel, arch, compiler, its options and headers."""
+    return hashlib.sha256("\0".join((compiler_digest(arch), arch, source.kernel, source.text)).encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +98,8 @@ class CubinCache:
         return self.compile(source, arch) if cubin is None else cubin
 
     def compile(self, source: Source, arch: str) -> Cubin:
-        """A cubin compiled now, whatever is stored, and kept where that can be done. CompileError."""
-        cubin = compile_cubin(source, arch)
+        """A cubin compiled now, whatever is stored, and kept where possible. CompileError, CompileTimeoutError."""
+        cubin = compile_kernel(source, arch, limit_s=COMPILE_LIMIT_S)
         try:
             self.put(source, cubin)
         except CacheError as error:

@@ -5,15 +5,18 @@ import pickle
 import signal
 import threading
 from collections import deque
+from collections.abc import Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
 
 from im2wingen.cache import CubinCache
 from im2wingen.compile_process import Answer, CompileFunction, CompilerProcess
+from im2wingen.compilers import compile_kernel
 from im2wingen.errors import CacheError, Im2wingenError
-from im2wingen.nvrtc import Cubin, compile_cubin
+from im2wingen.nvrtc import Cubin
 from im2wingen.render import Source
 
 log = logging.getLogger(__name__)
@@ -64,7 +67,7 @@ class CompilePool:
         timeout_s: float,
         cache: CubinCache | None = None,
         *,
-        compile_function: CompileFunction = compile_cubin,
+        compile_function: CompileFunction = compile_kernel,
     ) -> None:
         self.max_workers = workers
         self._timeout_s = timeout_s
@@ -76,6 +79,7 @@ class CompilePool:
         self._threads: list[threading.Thread] = []
         self._processes: set[CompilerProcess] = set()
         self._idle = 0
+        self._paused = False
         self._closed = False
 
     def submit(self, sources: tuple[Source, ...], arch: str) -> Future[tuple[Cubin, ...]]:
@@ -113,6 +117,18 @@ class CompilePool:
         for thread in self._threads:
             thread.join()
 
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """No compiler of the pool runs inside the block, so that what is measured there has the cores for itself.
+
+        Time limits go on.
+        """
+        self._pause(True)
+        try:
+            yield
+        finally:
+            self._pause(False)
+
     def __enter__(self) -> Self:
         return self
 
@@ -120,6 +136,12 @@ class CompilePool:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def _pause(self, wanted: bool) -> None:
+        with self._changed:
+            self._paused = wanted
+            for process in self._processes:
+                process.signal_group(signal.SIGSTOP if wanted else signal.SIGCONT)
 
     def _cached(self, source: Source, arch: str) -> Cubin | None:
         try:
@@ -192,6 +214,8 @@ class CompilePool:
             self._processes.add(fresh)
             if self._closed:
                 fresh.kill()
+            elif self._paused:
+                fresh.signal_group(signal.SIGSTOP)
         return fresh
 
     def _retire(self, process: CompilerProcess | None) -> None:

@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 
-from im2wingen.child_process import start_child
+from im2wingen.child_process import kill_group, signal_group, start_child
 from im2wingen.errors import CompileError, CompileTimeoutError, Im2wingenError, UsageError
 from im2wingen.nvrtc import Cubin
 from im2wingen.render import Source
@@ -50,9 +50,13 @@ class CompilerProcess:
         return CompileTimeoutError(f"{source.kernel} took longer than {limit_s:g} s to compile for {arch}")
 
     def kill(self) -> None:
-        """End the process now; a compile in another thread returns as from a crash."""
-        self._process.kill()
+        """End the process and those that it started now; a compile in another thread returns as from a crash."""
+        kill_group(self._process)
         self._process.wait()
+
+    def signal_group(self, number: signal.Signals) -> None:
+        """Send a signal to the process and those that it started, where there are any left."""
+        signal_group(self._process, number)
 
     def close(self) -> None:
         """Kill the process and free its connection; no compile may be running."""

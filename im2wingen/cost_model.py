@@ -9,8 +9,9 @@ guessed by the family or known from cubins.
 import math
 from collections.abc import Sequence
 
+from im2wingen.cpu_target import CpuTarget
 from im2wingen.families import occupancy
-from im2wingen.families.base import Launch, Plan
+from im2wingen.families.base import AnyTarget, Launch, Plan
 from im2wingen.families.occupancy import SUSTAINED_CLOCK, sm_cycles, warp_registers
 from im2wingen.nvrtc import Cubin
 from im2wingen.target import Target
@@ -21,12 +22,16 @@ _LAUNCH_US = 2.0  # gap between two kernels of one stream
 _IDLE_CYCLES = 2500  # of a CTA that says nothing
 _L2_BYTES_PER_CYCLE = 32  # per SM, sustained
 _DRAM_EFFICIENCY = 0.9
+_CPU_LAUNCH_US = 5.0  # a team of threads begins and ends
+_CPU_BYTES_PER_US = 30_000  # of all cores
 _NOT_OVERLAPPED = 0.13  # share of the smaller cost that adds to the larger
 _HALF_RATE_WARPS = {"ffma": 3.0, "mma": 1.5, "memory": 4.0}  # warps of a CTA at which a pipe runs at half its rate
 
 
-def estimate_us(plan: Plan, target: Target, cubins: Sequence[Cubin] | None = None) -> float:
+def estimate_us(plan: Plan, target: AnyTarget, cubins: Sequence[Cubin] | None = None) -> float:
     """Microseconds for one run of all launches; `cubins`, one a launch, sharpen the occupancy."""
+    if isinstance(target, CpuTarget):
+        return sum(_cpu_launch_us(launch, target) for launch in plan.launches)
     known: Sequence[Cubin | None] = cubins if cubins is not None else [None] * len(plan.launches)
     return sum(_launch_us(plan, launch, target, cubin) for launch, cubin in zip(plan.launches, known, strict=True))
 
@@ -44,6 +49,12 @@ def _launch_us(plan: Plan, launch: Launch, target: Target, cubin: Cubin | None) 
     sm_us = cycles / (SUSTAINED_CLOCK * target.clock_mhz)
     dram_us = _dram_bytes(plan, launch, target) / (_DRAM_EFFICIENCY * target.dram_gbps * 1e3)
     return _together(sm_us, dram_us) + _LAUNCH_US
+
+
+def _cpu_launch_us(launch: Launch, target: CpuTarget) -> float:
+    """From `busy_cycles`, those of the busiest core, or else from flops; and from what comes from beyond its caches."""
+    busy_us = launch.busy_cycles / target.clock_mhz or launch.flops / target.fp32_gflops * 1e-3
+    return _together(busy_us, launch.l2_bytes / _CPU_BYTES_PER_US) + _CPU_LAUNCH_US
 
 
 def _busy_cycles(launch: Launch, target: Target) -> float:

@@ -7,8 +7,11 @@ from numpy.typing import NDArray
 
 from im2wingen.problem import Precision
 
-ELEMENT_CXX: dict[Precision, str] = {"fp32": "float", "tf32": "float", "fp16": "__half", "bf16": "__nv_bfloat16"}
+ELEMENT_CXX: dict[Precision, str] = {
+    "fp64": "double", "fp32": "float", "tf32": "float", "fp16": "__half", "bf16": "__nv_bfloat16"
+}  # fmt: skip
 STORAGE_DTYPE: dict[Precision, np.dtype[Any]] = {
+    "fp64": np.dtype(np.float64),
     "fp32": np.dtype(np.float32),
     "tf32": np.dtype(np.float32),
     "fp16": np.dtype(np.float16),

@@ -1,5 +1,6 @@
 """ConvProblem: one convolution, as a value; its shape grammar and its canonical key."""
 
+import math
 import re
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -8,8 +9,8 @@ from typing import Literal, Self, cast, get_args
 from im2wingen.errors import UsageError
 from im2wingen.layers import name_of, named_shape
 
-Precision = Literal["fp32", "tf32", "fp16", "bf16"]
-Layout = Literal["nhwc", "nchw"]
+Precision = Literal["fp32", "tf32", "fp16", "bf16", "fp64"]
+Layout = Literal["nhwc", "nchw", "chwn", "chwn8"]
 FilterLayout = Literal["krsc", "kcrs"]
 Epilogue = Literal["none", "bias", "bias_relu"]
 
@@ -25,7 +26,9 @@ _GRAMMAR = (
     "st2x1 (stride), pad1, pad1x2 or pad0,1,2,3 (top,bottom,left,right), dil2 (dilation), g32 (groups), in this order"
 )
 _MAX_DIMENSION = 2**31 - 1
-_FILTER_OF: dict[Layout, FilterLayout] = {"nhwc": "krsc", "nchw": "kcrs"}
+BLOCK_IMAGES = 8  # side by side in CHWN8, [ceil(N/8)][C][H][W][8]
+_FILTER_OF: dict[Layout, FilterLayout] = {"nhwc": "krsc", "nchw": "kcrs", "chwn": "kcrs", "chwn8": "kcrs"}
+_ELEMENT_BYTES: dict[Precision, int] = {"fp64": 8, "fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +88,8 @@ class ConvProblem:
     ) -> Self:
         """Build a problem from a named layer or a shape string.
 
-        `layout` is `nhwc`, `nchw`, or `nchw-nhwc` (x, then y); the filter is KRSC for NHWC input and KCRS for NCHW.
+        `layout` is `nhwc`, `nchw`, `chwn`, `chwn8`, or two such as `nchw-nhwc` (x, then y); the filter is KRSC for NHWC
+        input and KCRS for the others.
         `batch` replaces the shape's N. Raises UsageError with the grammar.
         """
         name = text.strip().lower()
@@ -107,7 +111,8 @@ class ConvProblem:
         x_layout, _, y_layout = layout.lower().partition("-")
         y_layout = y_layout or x_layout
         if x_layout not in get_args(Layout) or y_layout not in get_args(Layout):
-            raise UsageError(f"layout is {layout!r}; allowed are nhwc, nchw, nchw-nhwc and nhwc-nchw (x, then y)")
+            allowed = ", ".join(get_args(Layout))
+            raise UsageError(f"layout is {layout!r}; allowed are {allowed}, or two of them as in nchw-nhwc (x, then y)")
         return cls(
             **size,
             stride_h=stride_h,
@@ -159,7 +164,7 @@ class ConvProblem:
 
     @property
     def layout(self) -> str:
-        """`nhwc`, `nchw`, or `x-y` where they differ: what `parse` takes."""
+        """One, or `x-y` where they differ: what `parse` takes."""
         return self.x_layout if self.x_layout == self.y_layout else f"{self.x_layout}-{self.y_layout}"
 
     @property
@@ -215,12 +220,12 @@ class ConvProblem:
     @property
     def element_bytes(self) -> int:
         """Bytes of one element of x, w and y."""
-        return 4 if self.precision in ("fp32", "tf32") else 2
+        return _ELEMENT_BYTES[self.precision]
 
     @property
-    def x_shape(self) -> tuple[int, int, int, int]:
+    def x_shape(self) -> tuple[int, ...]:
         """x as it lies in memory, outermost dimension first."""
-        return (self.n, self.h, self.w, self.c) if self.x_layout == "nhwc" else (self.n, self.c, self.h, self.w)
+        return _stored_shape(self.x_layout, self.n, self.c, self.h, self.w)
 
     @property
     def w_shape(self) -> tuple[int, int, int, int]:
@@ -229,14 +234,14 @@ class ConvProblem:
         return krsc if self.w_layout == "krsc" else (self.k, self.group_c, self.r, self.s)
 
     @property
-    def y_shape(self) -> tuple[int, int, int, int]:
+    def y_shape(self) -> tuple[int, ...]:
         """y as it lies in memory, outermost dimension first."""
-        return (self.n, self.p, self.q, self.k) if self.y_layout == "nhwc" else (self.n, self.k, self.p, self.q)
+        return _stored_shape(self.y_layout, self.n, self.k, self.p, self.q)
 
     @property
     def compulsory_bytes(self) -> int:
         """x, w (and bias) read once, y written once."""
-        elements = self.n * self.c * self.h * self.w + self.k * self.gemm_k + self.gemm_m * self.k
+        elements = math.prod(self.x_shape) + self.k * self.gemm_k + math.prod(self.y_shape)
         return (elements + (0 if self.epilogue == "none" else self.k)) * self.element_bytes
 
     @property
@@ -246,8 +251,16 @@ class ConvProblem:
 
     @property
     def im2win_bytes(self) -> int:
-        """Bytes of the im2win window tensor of the whole batch: N*C*P*W*R elements (W with its pads)."""
-        return self.n * self.c * self.p * self.padded_w * self.r * self.element_bytes
+        """Bytes of the im2win window tensor of the whole batch: N*C*P*W*R elements (W with its pads, N as stored)."""
+        images = math.prod(self.x_shape) // (self.c * self.h * self.w)
+        return images * self.c * self.p * self.padded_w * self.r * self.element_bytes
+
+
+def _stored_shape(layout: Layout, n: int, c: int, h: int, w: int) -> tuple[int, ...]:
+    blocks = -(-n // BLOCK_IMAGES)
+    return {
+        "nhwc": (n, h, w, c), "nchw": (n, c, h, w), "chwn": (c, h, w, n), "chwn8": (blocks, c, h, w, BLOCK_IMAGES)
+    }[layout]  # fmt: skip
 
 
 def _check_integer(field: str, value: object, least: int) -> None:

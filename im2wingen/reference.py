@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from im2wingen.dtypes import from_storage
 from im2wingen.errors import ArrayError
+from im2wingen.layouts import to_logical, to_stored
 from im2wingen.problem import ConvProblem
 
 
@@ -23,8 +24,7 @@ def conv_reference(
     _check_shape("x", x, problem.x_shape)
     _check_shape("w", w, problem.w_shape)
     image, taps = from_storage(x, problem.precision), from_storage(w, problem.precision)
-    if problem.x_layout == "nhwc":
-        image = image.transpose(0, 3, 1, 2)
+    image = to_logical(image, problem.x_layout, problem.n)
     if problem.w_layout == "krsc":
         taps = taps.transpose(0, 3, 1, 2)
     groups, group_c, group_k = problem.groups, problem.group_c, problem.k // problem.groups
@@ -45,7 +45,7 @@ def conv_reference(
         nkpq = nkpq + from_storage(bias, problem.precision)[None, :, None, None]
     if problem.epilogue == "bias_relu":
         nkpq = np.maximum(nkpq, 0.0)
-    return np.ascontiguousarray(nkpq.transpose(0, 2, 3, 1) if problem.y_layout == "nhwc" else nkpq)
+    return to_stored(nkpq, problem.y_layout)
 
 
 def conv_magnitude(

@@ -12,11 +12,12 @@ from jinja2 import meta
 from im2wingen.families.base import Family, Launch, Plan, TemplateValue
 
 _PACKAGE = Path(__file__).parent
+_SUFFIXES = (".cu.j2", ".cpp.j2")  # of kernels for GPUs and for the CPU
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """CUDA C++ text of one kernel; `kernel` is its extern "C" name."""
+    """CUDA C++ text of one kernel, or C++ of one for the CPU; `kernel` is its extern "C" name."""
 
     kernel: str
     text: str
@@ -54,9 +55,15 @@ def _cxx(value: TemplateValue) -> str:
     return str(value)
 
 
+def template_file(name: str) -> str:
+    """The file of a kernel's template under templates/, by what it's written in."""
+    folder = data_folder("templates")
+    return next((f"{name}{suffix}" for suffix in _SUFFIXES if (folder / f"{name}{suffix}").is_file()), f"{name}.cu.j2")
+
+
 def render(launch: Launch) -> Source:
     """The kernel's whole text. Values reach it from typed configs alone."""
-    template = _environment().get_template(f"{launch.template}.cu.j2")
+    template = _environment().get_template(template_file(launch.template))
     return Source(launch.template, template.render({name: _cxx(value) for name, value in launch.values.items()}))
 
 
@@ -70,7 +77,7 @@ def template_digest(templates: Iterable[str]) -> str:
     """sha256, in hex, of the templates (a tuple of names) and all that they include."""
     environment = _environment()
     assert environment.loader is not None
-    pending, texts = [f"{name}.cu.j2" for name in templates], {}
+    pending, texts = [template_file(name) for name in templates], {}
     while pending:
         name = pending.pop()
         if name not in texts:

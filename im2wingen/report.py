@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 from rich.table import Table
 
+from im2wingen.cpu_target import CpuTarget
 from im2wingen.db.records import TrialRecord
-from im2wingen.families.base import TemplateValue
+from im2wingen.families.base import AnyTarget, TemplateValue
 from im2wingen.problem import ConvProblem
-from im2wingen.target import Target
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,11 +16,14 @@ class Roofline:
     """The time that no kernel of a problem can beat on a target, from the target's data-sheet ceilings."""
 
     floor_us: float
-    bound: str  # "arithmetic" or "memory"
+    bound: str  # "arithmetic" or "memory"; of a CPU its FMAs and the clock that they are counted at
 
     @classmethod
-    def of(cls, problem: ConvProblem, target: Target) -> "Roofline":
-        """The larger of flops over peak and compulsory bytes over DRAM bandwidth."""
+    def of(cls, problem: ConvProblem, target: AnyTarget) -> "Roofline":
+        """The larger of flops over peak and compulsory bytes over DRAM bandwidth, which isn't known of CPUs."""
+        if isinstance(target, CpuTarget):
+            bound = f"FMA (at {target.clock_mhz} MHz)"  # the clock that it tells; it may run faster
+            return cls(floor_us=problem.flops / target.gflops(problem.element_bytes) * 1e-3, bound=bound)
         arithmetic_us = problem.flops / target.peak_tflops(problem.precision) * 1e-6
         memory_us = problem.compulsory_bytes / target.dram_gbps * 1e-3
         bound = "arithmetic" if arithmetic_us >= memory_us else "memory"
@@ -52,13 +55,18 @@ def format_bytes(count: int | None) -> str:
     return f"{value:.1f} GiB"
 
 
-def speed_sentence(problem: ConvProblem, target: Target, median_us: float, *, predicted: bool) -> str:
+def speed_sentence(problem: ConvProblem, target: AnyTarget, median_us: float, *, predicted: bool) -> str:
     """`812.3 us, 251 TFLOPS, 40 % of the arithmetic roofline` and whether it's a prediction."""
     roofline = Roofline.of(problem, target)
     return (
-        f"{format_us(median_us)} us{' (predicted)' if predicted else ''}, {tflops(problem, median_us):.1f} TFLOPS, "
+        f"{format_us(median_us)} us{' (predicted)' if predicted else ''}, {_rate(problem, target, median_us)}, "
         f"{100 * roofline.share(median_us):.0f} % of the {roofline.bound} roofline"
     )
+
+
+def _rate(problem: ConvProblem, target: AnyTarget, median_us: float) -> str:
+    rate = tflops(problem, median_us)
+    return f"{1e3 * rate:.1f} GFLOPS" if isinstance(target, CpuTarget) else f"{rate:.1f} TFLOPS"
 
 
 def records_table(title: str, records: Iterable[TrialRecord]) -> Table:
@@ -75,13 +83,17 @@ def records_table(title: str, records: Iterable[TrialRecord]) -> Table:
             record.config_digest,
             f"{record.outcome}{', predicted' if record.predicted else ''}",
             format_us(time_us),
-            "-" if time_us is None else f"{tflops(problem, time_us):.1f}",
+            "-" if time_us is None else _short(tflops(problem, time_us)),
             "-" if record.spread is None else f"{100 * record.spread:.1f} %",
             "-" if record.num_regs is None else str(record.num_regs),
             format_bytes(record.workspace_bytes),
             f"{record.study} #{record.trial}{' play-off' if record.play_off else ''}",
         )
     return table
+
+
+def _short(rate: float) -> str:
+    return f"{rate:.1f}" if rate >= 10 else f"{rate:.3g}"
 
 
 def config_table(title: str, config: Mapping[str, TemplateValue]) -> Table:

@@ -1,6 +1,7 @@
 """What the environment says; no other module reads it."""
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, cast, get_args
@@ -46,3 +47,8 @@ def read_settings() -> Settings:
         cxx=os.environ.get("IM2WINGEN_CXX") or None,
         log_level=os.environ.get("IM2WINGEN_LOG", "WARNING").upper(),
     )
+
+
+def environment_with(changes: Mapping[str, str]) -> dict[str, str]:
+    """This process's environment with changes, for a process that it starts."""
+    return {**os.environ, **changes}

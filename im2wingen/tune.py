@@ -5,18 +5,20 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
+from im2wingen.backends import Backend, resolve_backend
 from im2wingen.compile_pool import CompilePool
 from im2wingen.cost_model import estimate_us
 from im2wingen.db import LayeredRecords, ShippedRecords, TrialRecord, TuningDatabase, utc_now
 from im2wingen.db.look_up import is_refutation
 from im2wingen.errors import UsageError
 from im2wingen.families import families_for
-from im2wingen.families.base import Family
+from im2wingen.families.base import AnyTarget, Family
 from im2wingen.outcome import Outcome
 from im2wingen.problem import ConvProblem
 from im2wingen.settings import read_settings
 from im2wingen.target import Target
 from im2wingen.tuning.attempt import RecordMaker
+from im2wingen.tuning.cpu_executor import CpuExecutor, cpu_compiler_pool, cpu_facts
 from im2wingen.tuning.executors import Executor, LocalExecutor, compiler_pool, device_facts
 from im2wingen.tuning.playoff import play_off
 from im2wingen.tuning.prediction import PredictingExecutor
@@ -35,7 +37,7 @@ class TuneResult:
     """What a tuning run found; all of it is in the database, under `study`."""
 
     problem: ConvProblem
-    target: Target
+    target: AnyTarget
     study: str
     best: TrialRecord | None  # of the play-off, where there was one; None if no config ran
     default: TrialRecord | None  # the default config of the best's family, measured like the best
@@ -58,7 +60,9 @@ def tune(
     problem: ConvProblem,
     *,
     target: Target | None = None,
-    devices: Sequence[int] = (0,),
+    devices: Sequence[int] | None = None,
+    backend: Backend | None = None,
+    threads: int | None = None,
     families: Sequence[str] | None = None,
     time_budget_s: float = DEFAULT_TIME_BUDGET_S,
     max_trials: int | None = None,
@@ -75,7 +79,9 @@ def tune(
     A tenth of the budget, 4 seconds at most, is for the play-off at the end. A budget too short for the set-up is
     exceeded until a first config has run. Also ends after `patience` trials in a
     row without a new best, where the search space is exhausted, and at Ctrl-C, which loses nothing that was measured.
-    `target` None means the devices of these ordinals; a preset target means prediction. `resume` goes on with the
+    `backend` None means the GPU or, where there is none and neither `target` nor `devices` ask for one, this machine's
+    CPU if it can run the problem. `devices` are CUDA ordinals, (0,) if None; a preset `target` means prediction;
+    `threads` are the CPU's, one a core if None. `resume` goes on with the
     problem's latest study of the same device, compiler and templates. `db` is a database, a path or URL, or None for
     the user's. A `pool` given serves several calls and saves each the start of its compilers. With equal seeds the
     picks are equal as far as the order in which trials end is.
@@ -88,7 +94,17 @@ def tune(
     _check_positive("max_trials", max_trials)
     _check_positive("patience", patience)
     with ExitStack() as stack:
-        executor = executor or _executor(problem, target, devices, pool or stack.enter_context(compiler_pool()))
+        if executor is None:
+            asks_for_gpu = target is not None or devices is not None
+            place = resolve_backend(
+                problem, backend, threads=threads, asks_for_gpu=asks_for_gpu, families=families
+            )  # fmt: skip
+            if place == "cpu":
+                pool = pool or stack.enter_context(cpu_compiler_pool())
+                executor = CpuExecutor(problem, cpu_facts(threads), pool)
+            else:
+                pool = pool or stack.enter_context(compiler_pool())
+                executor = _executor(problem, target, (0,) if devices is None else devices, pool)
         able = families_for(problem, executor.facts.target, families)
         database = (
             db

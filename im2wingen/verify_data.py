@@ -28,9 +28,15 @@ class ErrorBound:
     absolute: float
 
 
-_OUTPUT_ROUNDING: dict[Precision, float] = {"fp32": 2.0**-24, "tf32": 2.0**-24, "fp16": 2.0**-11, "bf16": 2.0**-8}
-_INPUT_ROUNDING: dict[Precision, float] = {"fp32": 0.0, "tf32": 2 * 2.0**-11 + 2.0**-22, "fp16": 0.0, "bf16": 0.0}
-_ACCUMULATE_ROUNDING: dict[Precision, float] = {"fp32": 2.0**-24, "tf32": 2.0**-23, "fp16": 2.0**-23, "bf16": 2.0**-23}
+_OUTPUT_ROUNDING: dict[Precision, float] = {
+    "fp64": 2.0**-52, "fp32": 2.0**-24, "tf32": 2.0**-24, "fp16": 2.0**-11, "bf16": 2.0**-8
+}  # fmt: skip
+_INPUT_ROUNDING: dict[Precision, float] = {
+    "fp64": 0.0, "fp32": 0.0, "tf32": 2 * 2.0**-11 + 2.0**-22, "fp16": 0.0, "bf16": 0.0
+}  # fmt: skip
+_ACCUMULATE_ROUNDING: dict[Precision, float] = {
+    "fp64": 2.0**-52, "fp32": 2.0**-24, "tf32": 2.0**-23, "fp16": 2.0**-23, "bf16": 2.0**-23
+}  # fmt: skip
 _CONFIDENCE = 4.0  # standard deviations, so to say: Higham and Mary's lambda
 
 
@@ -50,6 +56,7 @@ def error_bound(problem: ConvProblem) -> ErrorBound:
       (where it isn't, the additions' bound has room). tf32 rounds both inputs to 11 bits: (1 + 2^-11)^2 - 1 a product.
     - *Output.* One rounding to the output type: 2^-11 (fp16), 2^-8 (bf16), 2^-24 (fp32) of the value, which is |ref|
       up to the errors above; below fp16's normal range half its spacing, 2^-25, absolute. ReLU only shrinks errors.
+    - *fp64.* u is 2^-53, and the reference is such a sum too, as far off on its own: hence 2^-52 throughout.
     """
     accumulation = _CONFIDENCE * (problem.gemm_k + 1) ** 0.5 * _ACCUMULATE_ROUNDING[problem.precision]
     output = _OUTPUT_ROUNDING[problem.precision]
@@ -68,11 +75,12 @@ def input_scale(problem: ConvProblem, name: str, kind: Kind) -> float:
 
 
 def y_coordinates(problem: ConvProblem, index: int) -> str:
-    """`n=0 k=3 p=1 q=2` of the element at a flat index into y."""
-    letters = "npqk" if problem.y_layout == "nhwc" else "nkpq"
+    """`n=0 k=3 p=1 q=2` of an element by its index, image by image as layouts.image_of has them."""
+    extents = {"k": problem.k, "p": problem.p, "q": problem.q}
     place = {}
-    for letter, extent in reversed(list(zip(letters, problem.y_shape, strict=True))):
-        index, place[letter] = divmod(index, extent)
+    for letter in reversed("pqk" if problem.y_layout == "nhwc" else "kpq"):
+        index, place[letter] = divmod(index, extents[letter])
+    place["n"] = index
     return " ".join(f"{letter}={place[letter]}" for letter in "nkpq")
 
 

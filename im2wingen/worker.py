@@ -1,7 +1,7 @@
 """A process that owns a device for one problem, so that a hang or a fault there costs a candidate and not the study."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
@@ -29,7 +29,8 @@ class DeviceWorker:
     """Evaluates candidates for a problem in a process of its own, which it replaces after a hang or a fault.
 
     `run_timeout_s` limits one evaluation. Preparing test data and reference happens at the process's start: it is
-    limited by `setup_timeout_s` alone and its duration is `setup_s`. `factory` must be importable by name.
+    limited by `setup_timeout_s` alone and its duration is `setup_s`. `factory` must be importable by name, and its
+    process gets the caller's environment unless one is given.
     """
 
     def __init__(
@@ -41,10 +42,11 @@ class DeviceWorker:
         setup_timeout_s: float = SETUP_TIMEOUT_S,
         seed: int = 0,
         factory: EvaluatorFactory = DeviceEvaluator,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         self.setup_s = 0.0  # of the latest process
         self.restarts = -1  # processes started beyond the first
-        self._arguments = (factory, problem, ordinal, seed)
+        self._arguments = (factory, problem, ordinal, seed, environment)
         self._run_timeout_s, self._setup_timeout_s = run_timeout_s, setup_timeout_s
         self._process: WorkerProcess | None = None
 

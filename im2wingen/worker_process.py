@@ -4,12 +4,12 @@ import logging
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Protocol
 
-from im2wingen.child_process import start_child
+from im2wingen.child_process import kill_group, start_child
 from im2wingen.errors import Im2wingenError, NoDeviceError
 from im2wingen.outcome import Candidate, Evaluation, Outcome, Timing
 from im2wingen.problem import ConvProblem
@@ -18,6 +18,7 @@ log = logging.getLogger(__name__)
 
 _ENDING_LIMIT_S = 30.0  # a process whose kernel hangs needs a while to die
 _ORPHAN_GRACE_S = 30.0
+_OUTCOMES = {signal.SIGSEGV: Outcome.ILLEGAL_ACCESS, signal.SIGBUS: Outcome.ILLEGAL_ACCESS}  # else LAUNCH_ERROR
 
 
 class Evaluator(Protocol):
@@ -84,8 +85,17 @@ class WorkerProcess:
     Once a method has raised, or an answer was not usable, `close` is all that is left to call.
     """
 
-    def __init__(self, factory: EvaluatorFactory, problem: ConvProblem, ordinal: int, seed: int) -> None:
-        self._process, self._connection = start_child("im2wingen.worker_process", "a worker process")
+    def __init__(
+        self,
+        factory: EvaluatorFactory,
+        problem: ConvProblem,
+        ordinal: int,
+        seed: int,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self._process, self._connection = start_child(
+            "im2wingen.worker_process", "a worker process", environment=environment
+        )
         self._setup = (factory, problem, ordinal, seed)
 
     def set_up(self, limit_s: float) -> float:
@@ -128,12 +138,13 @@ class WorkerProcess:
             self._kill()
             return LostProcessError(Outcome.LAUNCH_ERROR, "the worker process went silent and was killed")
         if code < 0:
-            name = signal.Signals(-code).name
-            return LostProcessError(Outcome.LAUNCH_ERROR, f"the worker process was ended by {name}")
+            ending = signal.Signals(-code)
+            outcome = _OUTCOMES.get(ending, Outcome.LAUNCH_ERROR)
+            return LostProcessError(outcome, f"the worker process was ended by {ending.name}")
         return Im2wingenError(f"the worker process ended with exit code {code}; what it wrote to stderr says why")
 
     def _kill(self) -> None:
-        self._process.kill()
+        kill_group(self._process)
         try:
             self._process.wait(_ENDING_LIMIT_S)
         except subprocess.TimeoutExpired:

@@ -54,11 +54,11 @@ def test_get_or_compile_compiles_once_and_does_without_an_unsafe_cache(
 ) -> None:
     compiled: list[str] = []
 
-    def compiler(source: Source, arch: str) -> Cubin:
+    def compiler(source: Source, arch: str, *, limit_s: float) -> Cubin:
         compiled.append(arch)
         return fake_cubin()
 
-    monkeypatch.setattr(cache_module, "compile_cubin", compiler)
+    monkeypatch.setattr(cache_module, "compile_kernel", compiler)
     assert cache.get_or_compile(SOURCE, "sm_80") == cache.get_or_compile(SOURCE, "sm_80") == fake_cubin()
     assert compiled == ["sm_80"]
     cache.folder.chmod(0o777)
@@ -77,7 +77,7 @@ def test_key_depends_on_the_toolkit(monkeypatch: pytest.MonkeyPatch) -> None:
     key = cache_key(SOURCE, "sm_80")
     assert key != cache_key(SOURCE, "sm_90a")
     assert key != cache_key(Source("l", SOURCE.text), "sm_80")
-    monkeypatch.setattr(cache_module, "toolkit_digest", lambda: "another NVRTC")
+    monkeypatch.setattr(cache_module, "compiler_digest", lambda arch: "another NVRTC")
     assert key != cache_key(SOURCE, "sm_80")
 
 

@@ -52,6 +52,10 @@ def misbehave(source: Source, arch: str) -> Cubin:
             with open(source.text, "a") as file:
                 file.write(f"{os.getpid()}\n")
             time.sleep(0.3)
+        case "count":  # how often it had the time to, within what is left of two seconds of its own
+            child = subprocess.Popen(["sh", "-c", f"while :; do echo x >> {source.text}; sleep 0.02; done"])
+            time.sleep(2.0)
+            child.kill()
         case "print":
             print("noise on stdout")
     return fake_cubin(source, arch)
@@ -241,3 +245,30 @@ def test_ctrl_c_ends_script_and_processes_cleanly() -> None:
     assert errors.count("Traceback") == 1  # the script's own KeyboardInterrupt
     with pytest.raises(ProcessLookupError):
         os.kill(int(worker), 0)
+
+
+def test_paused_compilers_and_what_they_started_stand_still(tmp_path: Path) -> None:
+    marks = tmp_path / "marks"
+    with CompilePool(2, LONG_S, compile_function=misbehave) as pool:
+        running = pool.submit((Source("count", str(marks)),), "sm_80")
+        while not marks.exists():
+            time.sleep(0.05)
+        with pool.paused():
+            time.sleep(0.2)  # the last one under way
+            before = marks.stat().st_size
+            begun_later = pool.submit((fine(),), "sm_80")
+            time.sleep(0.5)
+            assert marks.stat().st_size == before
+            assert not begun_later.done()
+        assert begun_later.result(LONG_S)
+        assert running.result(LONG_S)
+        assert marks.stat().st_size > before
+
+
+def test_a_paused_pool_can_be_closed(tmp_path: Path) -> None:
+    pool = CompilePool(1, LONG_S, compile_function=misbehave)
+    hung = pool.submit((Source("hang", ""),), "sm_80")
+    time.sleep(0.5)
+    with pool.paused():
+        pool.close()
+    assert hung.cancelled()

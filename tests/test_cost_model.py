@@ -7,6 +7,7 @@ from typing import Any, cast
 import pytest
 
 from im2wingen.cost_model import estimate_us, resident_ctas
+from im2wingen.cpu_target import CPU_PRESETS
 from im2wingen.families.base import Launch, Plan
 from im2wingen.families.mma import MMA
 from im2wingen.families.mma_config import MmaConfig
@@ -217,3 +218,17 @@ def test_measured_simt_configs_are_not_before_the_default(layer: str, us: float,
     ]
     assert estimates[0] <= estimates[1]
     assert estimates[1] < 2.5 * us
+
+
+def test_a_cpu_is_estimated_by_its_busiest_core_or_by_its_flops() -> None:
+    cpu = CPU_PRESETS["x86-64-avx2"]
+
+    def plan(**facts: Any) -> Plan:
+        launch = Launch(template="k", values={}, grid=(1, 1, 1), block=1, smem_bytes=0, arguments=(), **facts)
+        return Plan(launches=(launch,))
+
+    nothing = estimate_us(plan(), cpu)
+    by_flops = estimate_us(plan(flops=10**9), cpu) - nothing
+    assert by_flops == pytest.approx(1e6 / cpu.fp32_gflops)
+    assert estimate_us(plan(flops=10**9, busy_cycles=1e6), cpu) - nothing == pytest.approx(1e6 / cpu.clock_mhz)
+    assert estimate_us(plan(flops=10**9, l2_bytes=10**9), cpu) > by_flops

@@ -15,17 +15,18 @@ import im2wingen
 PACKAGE = Path(im2wingen.__file__).parent
 # The modules of the package, lowest first: a module imports from those above its own line in this list alone.
 ORDER = (
-    "errors", "settings", "layers", "problem", "dtypes", "target",
+    "errors", "settings", "layers", "problem", "dtypes", "layouts", "target", "cpu_target",
     "families", "render",
-    "nvrtc", "sass", "host_compiler", "outcome", "cache", "child_process", "compile_process", "compile_pool",
+    "nvrtc", "sass", "child_process", "host_compiler", "cpu_compiler", "compilers", "outcome",
+    "cache", "compile_process", "compile_pool",
     "emulator",
     "verify_data", "device", "buffers", "kernel", "device_data",
     "reference", "verify_emulated", "verify",
-    "measure", "evaluator", "worker_process", "worker",
+    "measure", "evaluator", "worker_process", "worker", "cpu", "backends",
     "db",
     "cost_model",
     "tuning", "tune",
-    "arrays", "runtime",
+    "arrays", "host_arrays", "runtime",
     "bench", "report", "cli", "__main__",
 )  # fmt: skip
 FILES = sorted(path for path in PACKAGE.rglob("*.py") if path.parent.name != "versions")

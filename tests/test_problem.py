@@ -1,6 +1,7 @@
 """ConvProblem: the shape grammar, the canonical key, and derived sizes against plain counting."""
 
 import copy
+import math
 import pickle
 from dataclasses import replace
 from typing import Any
@@ -29,10 +30,10 @@ def problems(draw: st.DrawFn) -> ConvProblem:
         **{name: groups * draw(st.integers(1, 5)) for name in ("c", "k")},
         **{f"pad_{side}": draw(st.integers(0, 4)) for side in ("top", "bottom", "left", "right")},
         **{name: draw(st.integers(1, 3)) for name in ("stride_h", "stride_w", "dilation_h", "dilation_w")},
-        "precision": draw(st.sampled_from(("fp32", "tf32", "fp16", "bf16"))),
-        "x_layout": draw(st.sampled_from(("nhwc", "nchw"))),
+        "precision": draw(st.sampled_from(("fp64", "fp32", "tf32", "fp16", "bf16"))),
+        "x_layout": draw(st.sampled_from(("nhwc", "nchw", "chwn", "chwn8"))),
         "w_layout": draw(st.sampled_from(("krsc", "kcrs"))),
-        "y_layout": draw(st.sampled_from(("nhwc", "nchw"))),
+        "y_layout": draw(st.sampled_from(("nhwc", "nchw", "chwn", "chwn8"))),
         "epilogue": draw(st.sampled_from(("none", "bias", "bias_relu"))),
     }
     assume((fields["r"] - 1) * fields["dilation_h"] < fields["h"] + fields["pad_top"] + fields["pad_bottom"])
@@ -134,7 +135,10 @@ def test_numbers_have_a_limit() -> None:
 def test_a_wrong_layout_lists_the_allowed(layout: str) -> None:
     with pytest.raises(UsageError) as caught:
         ConvProblem.parse("cv5", layout=layout)
-    assert str(caught.value) == f"layout is {layout!r}; allowed are nhwc, nchw, nchw-nhwc and nhwc-nchw (x, then y)"
+    assert (
+        str(caught.value)
+        == f"layout is {layout!r}; allowed are nhwc, nchw, chwn, chwn8, or two of them as in nchw-nhwc (x, then y)"
+    )
 
 
 @pytest.mark.parametrize(
@@ -144,6 +148,8 @@ def test_a_wrong_layout_lists_the_allowed(layout: str) -> None:
         ("nchw", ("nchw", "kcrs", "nchw")),
         ("nchw-nhwc", ("nchw", "kcrs", "nhwc")),
         ("nhwc-nchw", ("nhwc", "krsc", "nchw")),
+        ("chwn", ("chwn", "kcrs", "chwn")),
+        ("chwn8", ("chwn8", "kcrs", "chwn8")),
     ],
 )
 def test_layouts(layout: str, layouts: tuple[str, str, str]) -> None:
@@ -176,10 +182,10 @@ def test_a_pad_must_not_be_negative(side: str, value: object) -> None:
 @pytest.mark.parametrize(
     ("field", "allowed"),
     [
-        ("precision", "fp32, tf32, fp16, bf16"),
-        ("x_layout", "nhwc, nchw"),
+        ("precision", "fp32, tf32, fp16, bf16, fp64"),
+        ("x_layout", "nhwc, nchw, chwn, chwn8"),
         ("w_layout", "krsc, kcrs"),
-        ("y_layout", "nhwc, nchw"),
+        ("y_layout", "nhwc, nchw, chwn, chwn8"),
         ("epilogue", "none, bias, bias_relu"),
     ],
 )
@@ -229,7 +235,7 @@ def test_the_key_is_text_that_stays() -> None:
     [
         "", "cv5", "n2c6h7w8k4r3s2/fp16", "n2c6h7w8k4r3s2/fp16/nhwc-nhwc/none", "n2c6h7w8k4r3s2/fp16/nhwc-krsc-nhwc",
         "n2c6h7w8k4r3s2/fp16/nhwc-krsc-nhwc/none/", "n2c6h7w8k4r3s2/fp16/nhwc-none-nhwc/none",
-        "n2c6h7w8k4r3s2/fp16/nhwc-krsc-nhwc/relu", "n2c6h7w8k4r3s2/fp64/nhwc-krsc-nhwc/none",
+        "n2c6h7w8k4r3s2/fp16/nhwc-krsc-nhwc/relu", "n2c6h7w8k4r3s2/fp80/nhwc-krsc-nhwc/none",
     ],
 )  # fmt: skip
 def test_what_is_no_key_is_refused(key: str) -> None:
@@ -274,21 +280,25 @@ def test_derived_sizes_are_what_counting_gives(problem: ConvProblem) -> None:
 @settings(max_examples=60)
 @given(problems())
 def test_array_sizes_agree(problem: ConvProblem) -> None:
-    def elements(shape: tuple[int, ...]) -> int:
-        return shape[0] * shape[1] * shape[2] * shape[3]
-
-    assert sorted(problem.x_shape) == sorted((problem.n, problem.c, problem.h, problem.w))
-    assert (problem.x_shape[3] == problem.c) or problem.x_layout == "nchw"
+    x = (problem.n, problem.c, problem.h, problem.w)
+    in_blocks = -(-problem.n // 8) * 8
+    assert math.prod(problem.x_shape) == math.prod(x) // problem.n * (
+        in_blocks if problem.x_layout == "chwn8" else problem.n
+    )
+    assert problem.x_layout == "chwn8" or sorted(problem.x_shape) == sorted(x)
+    last = {"nhwc": problem.c, "nchw": problem.w, "chwn": problem.n, "chwn8": 8}
+    assert problem.x_shape[-1] == last[problem.x_layout]
     assert (problem.w_shape[3] == problem.group_c) or problem.w_layout == "kcrs"
-    assert (problem.y_shape[3] == problem.k) or problem.y_layout == "nchw"
-    size = {"fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2}[problem.precision]
+    assert problem.y_shape[-1] == (last | {"nhwc": problem.k, "nchw": problem.q})[problem.y_layout]
+    size = {"fp64": 8, "fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2}[problem.precision]
     assert problem.element_bytes == size
     bias = 0 if problem.epilogue == "none" else problem.k
-    arrays = elements(problem.x_shape) + elements(problem.w_shape) + elements(problem.y_shape) + bias
+    arrays = math.prod(problem.x_shape) + math.prod(problem.w_shape) + math.prod(problem.y_shape) + bias
     assert problem.compulsory_bytes == size * arrays
     # every element of the im2col matrix: an output pixel, a channel, a tap
     assert problem.im2col_bytes == size * problem.gemm_m * problem.c * problem.r * problem.s
-    assert problem.im2win_bytes == size * problem.n * problem.c * problem.p * problem.padded_w * problem.r
+    images = in_blocks if problem.x_layout == "chwn8" else problem.n
+    assert problem.im2win_bytes == size * images * problem.c * problem.p * problem.padded_w * problem.r
 
 
 def test_im2win_is_smaller_than_im2col_where_windows_overlap() -> None:

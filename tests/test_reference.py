@@ -7,6 +7,7 @@ import pytest
 
 from im2wingen.dtypes import STORAGE_DTYPE, from_storage, to_storage
 from im2wingen.errors import ArrayError
+from im2wingen.layouts import to_logical, to_stored
 from im2wingen.problem import ConvProblem
 from im2wingen.reference import conv_magnitude, conv_reference
 
@@ -36,21 +37,17 @@ def brute_force(problem: ConvProblem, x: np.ndarray, w: np.ndarray) -> np.ndarra
     return y
 
 
-@pytest.mark.parametrize("layout", ["nhwc", "nchw", "nhwc-nchw"])
+@pytest.mark.parametrize("layout", ["nhwc", "nchw", "nhwc-nchw", "chwn", "chwn8"])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_equals_the_loops(shape: str, layout: str) -> None:
     problem = ConvProblem.parse(shape, precision="fp32", layout=layout)
     rng = np.random.default_rng(1)
     x = rng.integers(-4, 5, (problem.n, problem.c, problem.h, problem.w)).astype(np.float64)
     w = rng.integers(-4, 5, (problem.k, problem.group_c, problem.r, problem.s)).astype(np.float64)
-    last = (0, 2, 3, 1)
     y = conv_reference(
-        problem,
-        x.transpose(last) if problem.x_layout == "nhwc" else x,
-        w.transpose(last) if problem.w_layout == "krsc" else w,
+        problem, to_stored(x, problem.x_layout), w.transpose(0, 2, 3, 1) if problem.w_layout == "krsc" else w
     )
-    expected = brute_force(problem, x, w)
-    np.testing.assert_array_equal(y, expected.transpose(last) if problem.y_layout == "nhwc" else expected)
+    np.testing.assert_array_equal(to_logical(y, problem.y_layout, problem.n), brute_force(problem, x, w))
     assert y.shape == problem.y_shape
 
 

@@ -12,15 +12,20 @@ from im2wingen import render as render_module
 from im2wingen.families import FAMILIES
 from im2wingen.families.base import Launch, TemplateValue
 from im2wingen.problem import ConvProblem
-from im2wingen.render import Source, data_folder, render, sources_digest, template_digest
+from im2wingen.render import Source, data_folder, render, sources_digest, template_digest, template_file
 from im2wingen.target import preset
 
 TEMPLATES = data_folder("templates")
 KERNELS = sorted(path.name.removesuffix(".cu.j2") for path in TEMPLATES.glob("*.cu.j2"))
 PARTS = sorted(str(path.relative_to(TEMPLATES)) for path in TEMPLATES.glob("*/*.cuh"))
 FILES = [*(f"{kernel}.cu.j2" for kernel in KERNELS), *PARTS]
+CPU_FILES = sorted(
+    str(path.relative_to(TEMPLATES)) for glob in ("*.cpp.j2", "parts/*.h") for path in TEMPLATES.glob(glob)
+)
+PARAMETER_PARTS = {"parts/problem.cuh", "parts/simd_parameters.h"}
 # Wrappers whose operands only a loop can list, and the values that they take.
 OPERAND_LISTS = {"ptx/wgmma.cuh": {"WGMMA_N"}}
+_INCLUDE = re.compile(r'<% include "([^"]+)" %>')
 END_OF_PARAMETERS = "// ---- end of parameters ----\n"
 
 
@@ -201,13 +206,13 @@ def test_statements_only_include_files_that_exist(name: str) -> None:
         assert (TEMPLATES / found[1]).is_file(), line
 
 
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("name", [*FILES, *CPU_FILES])
 def test_values_stand_in_one_block_of_constants(name: str) -> None:
     lines = (TEMPLATES / name).read_text().splitlines()
     values = [number for number, line in enumerate(lines) if "${" in line]
     if not values or name in OPERAND_LISTS:
         return
-    assert name == "parts/problem.cuh" or not name.startswith(("parts/", "ptx/"))
+    assert name in PARAMETER_PARTS or not name.startswith(("parts/", "ptx/"))
     for line in lines[values[0] : values[-1] + 1]:
         assert re.match(r"(constexpr|using|enum|//|<% include)|\s*$", line), line
     for number in values:
@@ -216,16 +221,16 @@ def test_values_stand_in_one_block_of_constants(name: str) -> None:
 
 @pytest.mark.parametrize("kernel", [kernel for family in FAMILIES.values() for kernel in family.templates])
 def test_nothing_but_includes_below_the_parameters(kernel: str) -> None:
-    above, marker, below = (TEMPLATES / f"{kernel}.cu.j2").read_text().partition(END_OF_PARAMETERS)
+    above, marker, below = (TEMPLATES / template_file(kernel)).read_text().partition(END_OF_PARAMETERS)
     assert marker
     assert END_OF_PARAMETERS not in below
-    assert "${" in above
+    assert "${" in above + "".join((TEMPLATES / name).read_text() for name in _INCLUDE.findall(above))
     assert "${" not in below
-    for name in set(re.findall(r'<% include "([^"]+)" %>', below)) - OPERAND_LISTS.keys():
+    for name in set(_INCLUDE.findall(below)) - OPERAND_LISTS.keys():
         assert "${" not in (TEMPLATES / name).read_text(), name
 
 
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("name", [*FILES, *CPU_FILES])
 def test_jinjas_own_delimiters_mean_nothing(name: str) -> None:
     text = (TEMPLATES / name).read_text()
     assert not re.search(r"\{\{\s*\w+\s*(\|[^}]*)?\}\}(?!;)", text)  # {{ NAME }}

@@ -3,6 +3,7 @@
 import pytest
 
 from im2wingen import ConvProblem
+from im2wingen.cpu_target import CPU_PRESETS
 from im2wingen.report import Roofline, format_bytes, format_us, speed_sentence, tflops
 from im2wingen.target import preset
 
@@ -28,3 +29,10 @@ def test_formats():
     assert [format_bytes(value) for value in (None, 0, 1023, 1536, 3 << 20, 5 << 30)] == [
         "-", "0 B", "1023 B", "1.5 KiB", "3.0 MiB", "5.0 GiB"
     ]  # fmt: skip
+
+
+def test_a_cpus_speed_is_told_in_gflops_and_against_its_fmas():
+    cpu, problem = CPU_PRESETS["x86-64-avx2"], ConvProblem.parse("cv9", precision="fp32", batch=1)
+    floor_us = problem.flops / cpu.fp32_gflops * 1e-3
+    sentence = speed_sentence(problem, cpu, 2 * floor_us, predicted=False)
+    assert sentence.endswith(f" us, {cpu.fp32_gflops / 2:.1f} GFLOPS, 50 % of the FMA (at 2450 MHz) roofline")

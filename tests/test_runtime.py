@@ -132,9 +132,9 @@ class Compiler:
 
     def __init__(self, monkeypatch):
         self.count, self.version = 0, 0
-        monkeypatch.setattr("im2wingen.cache.compile_cubin", self)
+        monkeypatch.setattr("im2wingen.cache.compile_kernel", self)
 
-    def __call__(self, source, arch):
+    def __call__(self, source, arch, *, limit_s=None):
         self.count += 1
         return Cubin(
             kernel=source.kernel, arch=arch, image=f"{source.digest} {self.version}".encode(), log="", num_regs=1,

@@ -207,7 +207,7 @@ def test_coordinates_follow_the_layout() -> None:
     assert y_coordinates(nchw, 2 + 5 * (3 + 4 * (1 + 3 * 1))) == "n=1 k=1 p=3 q=2"
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("name", [name for name, family in FAMILIES.items() if "sm_90a" in family.archs])
 def test_emulated_plans_are_judged(name: str) -> None:
     family, target = FAMILIES[name], preset("sm_90a")
     precision = {"simt": "fp32"}.get(name, "fp16")

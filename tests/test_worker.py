@@ -13,6 +13,7 @@ from im2wingen.evaluator import evaluation_of
 from im2wingen.families.base import Plan
 from im2wingen.outcome import Candidate, Evaluation, Outcome, Timing
 from im2wingen.problem import ConvProblem
+from im2wingen.settings import environment_with
 from im2wingen.worker import DeviceWorker
 
 PROBLEM = ConvProblem.parse("n1c1h4w4k1r1s1")
@@ -66,6 +67,16 @@ def dies_at_start(problem: ConvProblem, ordinal: int, seed: int) -> FakeEvaluato
     os._exit(3)
 
 
+class TellsItsThreads(FakeEvaluator):
+    def evaluate(self, candidate: Candidate, best_us: float | None) -> Evaluation:
+        threads = os.environ["OMP_NUM_THREADS"]
+        return Evaluation(outcome=Outcome.OK, reason=f"{threads} threads", timing=timing())
+
+
+def tells_its_threads(problem: ConvProblem, ordinal: int, seed: int) -> FakeEvaluator:
+    return TellsItsThreads(problem, ordinal, seed)
+
+
 @pytest.fixture
 def worker() -> Iterator[DeviceWorker]:
     with DeviceWorker(PROBLEM, 2, run_timeout_s=3.0, seed=9, factory=FakeEvaluator) as worker:
@@ -102,7 +113,7 @@ def test_a_hang_is_killed_and_the_next_candidate_runs(worker: DeviceWorker) -> N
 
 def test_a_crash_by_signal_is_the_candidates(worker: DeviceWorker) -> None:
     answer = worker.evaluate(candidate("killed"))
-    assert answer.outcome is Outcome.LAUNCH_ERROR
+    assert answer.outcome is Outcome.ILLEGAL_ACCESS
     assert "SIGSEGV" in answer.reason
     assert worker.evaluate(OK).outcome is Outcome.OK
 
@@ -137,6 +148,14 @@ def test_a_closed_worker_leaves_no_process() -> None:
         assert worker.setup_s >= 0
     with pytest.raises(ProcessLookupError):
         os.kill(process, 0)
+
+
+def test_the_process_gets_the_environment_asked_for() -> None:
+    environment = environment_with({"OMP_NUM_THREADS": "3"})
+    with DeviceWorker(PROBLEM, factory=tells_its_threads, environment=environment) as worker:
+        assert worker.evaluate(OK).reason.startswith("3 ")
+    assert "OMP_NUM_THREADS" in environment
+    assert environment.keys() - os.environ.keys() <= {"OMP_NUM_THREADS"}
 
 
 def test_set_up_errors_are_told() -> None:

@@ -21,9 +21,27 @@ class Reference:
     y: Any
 
 
+def tested_images(problem: ConvProblem) -> tuple[int, ...]:
+    """First, middle and last, without repeats."""
+    return tuple(sorted({0, problem.n // 2, problem.n - 1}))
+
+
+def demand_written(unwritten: int, elements: int) -> None:
+    """PeerUnavailableError if some elements of y, which was full of NaN, still are."""
+    if unwritten:
+        raise PeerUnavailableError(f"wrong result: {unwritten} of {elements} elements are NaN")
+
+
+def demand_accurate(problem: ConvProblem, error: ErrorStats) -> ErrorStats:
+    """The error itself, or PeerUnavailableError if it's more than rounding."""
+    if not error.norm_error < ERROR_LIMITS[problem.precision]:
+        raise PeerUnavailableError(f"wrong result: norm-relative error {error.norm_error:.1e}")
+    return error
+
+
 def reference(torch: Any, problem: ConvProblem, buffers: Buffers) -> Reference:
     """Computed by PyTorch in float64."""
-    images = tuple(sorted({0, problem.n // 2, problem.n - 1}))
+    images = tested_images(problem)
     x = as_nchw(buffers.x[0], problem.x_layout)[list(images)].double().contiguous()
     w = as_nchw(buffers.w[0], problem.w_layout).double().contiguous()
     padding = (problem.pad_left, problem.pad_right, problem.pad_top, problem.pad_bottom)
@@ -39,11 +57,9 @@ def reference(torch: Any, problem: ConvProblem, buffers: Buffers) -> Reference:
 
 def check(torch: Any, problem: ConvProblem, expected: Reference, y: Any) -> ErrorStats:
     """The errors of a whole y, channels second; PeerUnavailableError if it is wrong or has elements never written."""
-    unwritten = int(torch.isnan(y).sum())
-    if unwritten:
-        raise PeerUnavailableError(f"wrong result: {unwritten} of {y.numel()} elements are NaN")
+    demand_written(int(torch.isnan(y).sum()), y.numel())
     difference = y[list(expected.images)].double() - expected.y
-    error = ErrorStats(max_error=float(difference.abs().max()), norm_error=float(difference.norm() / expected.y.norm()))
-    if not error.norm_error < ERROR_LIMITS[problem.precision]:
-        raise PeerUnavailableError(f"wrong result: norm-relative error {error.norm_error:.1e}")
-    return error
+    return demand_accurate(
+        problem,
+        ErrorStats(max_error=float(difference.abs().max()), norm_error=float(difference.norm() / expected.y.norm())),
+    )

@@ -14,8 +14,7 @@ from im2wingen.render import template_digest
 def versions(torch: Any, driver_version: str) -> dict[str, str]:
     """Name -> version; `commit` only in a git checkout, `templates` is the digest of all families' kernels."""
     found = {
-        "im2wingen": im2wingen.__version__,
-        "templates": template_digest(tuple(sorted({t for f in FAMILIES.values() for t in f.templates})))[:16],
+        **own_versions(),
         "nvrtc": nvrtc_version(),
         "driver": driver_version,
         "cuda": str(torch.version.cuda),
@@ -26,9 +25,19 @@ def versions(torch: Any, driver_version: str) -> dict[str, str]:
         found["cudnn_frontend"] = str(importlib.import_module("cudnn").__version__)
     except ImportError:
         found["cudnn_frontend"] = "not installed"
-    if commit := git_commit(Path(im2wingen.__file__).parent.parent):
-        found["commit"] = commit
-    return found
+    return found | commit_version()
+
+
+def own_versions() -> dict[str, str]:
+    """The package's version, and the digest of all families' kernels."""
+    templates = tuple(sorted({t for f in FAMILIES.values() for t in f.templates}))
+    return {"im2wingen": im2wingen.__version__, "templates": template_digest(templates)[:16]}
+
+
+def commit_version() -> dict[str, str]:
+    """The checkout's commit; empty outside a checkout."""
+    commit = git_commit(Path(im2wingen.__file__).parent.parent)
+    return {"commit": commit} if commit else {}
 
 
 def cudnn_version(number: int) -> str:

@@ -1,5 +1,6 @@
 """Peer `im2col`: the im2col matrix of the whole batch, copied out of strided windows, times the filter by cuBLAS."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from im2wingen.bench.buffers import as_nchw
@@ -46,15 +47,7 @@ def run(torch: Any, problem: ConvProblem, x: Any, w: Any, y: Any, matrix: Any) -
     if problem.has_padding:
         pads = (problem.pad_left, problem.pad_right, problem.pad_top, problem.pad_bottom)
         image = torch.nn.functional.pad(image, pads)
-    n, c, h, v = image.stride()
-    sizes_strides = {
-        "n": (problem.n, n), "c": (problem.c, c),
-        "p": (problem.p, h * problem.stride_h), "q": (problem.q, v * problem.stride_w),
-        "r": (problem.r, h * problem.dilation_h), "s": (problem.s, v * problem.dilation_w),
-    }  # fmt: skip
-    run_order = "rsc" if problem.w_layout == "krsc" else "crs"
-    order = f"npq{run_order}" if problem.y_layout == "nhwc" else f"n{run_order}pq"
-    windows = image.as_strided([sizes_strides[d][0] for d in order], [sizes_strides[d][1] for d in order])
+    windows = image.as_strided(*window_view(problem, image.stride()))
     matrix.copy_(windows)
     filters = w.reshape(problem.k, problem.gemm_k)
     if problem.y_layout == "nhwc":
@@ -64,3 +57,19 @@ def run(torch: Any, problem: ConvProblem, x: Any, w: Any, y: Any, matrix: Any) -
         columns = matrix.view(problem.n, problem.gemm_k, problem.p * problem.q)
         images = filters.expand(problem.n, problem.k, problem.gemm_k)
         torch.bmm(images, columns, out=y.view(problem.n, problem.k, problem.p * problem.q))
+
+
+def window_view(problem: ConvProblem, strides: Sequence[int]) -> tuple[list[int], list[int]]:
+    """Sizes and strides of the windows in a padded image whose dimensions n, c, h, w have these strides.
+
+    In the order of the im2col matrix, so copying them is all that makes it.
+    """
+    n, c, h, v = strides
+    sizes_strides = {
+        "n": (problem.n, n), "c": (problem.c, c),
+        "p": (problem.p, h * problem.stride_h), "q": (problem.q, v * problem.stride_w),
+        "r": (problem.r, h * problem.dilation_h), "s": (problem.s, v * problem.dilation_w),
+    }  # fmt: skip
+    run_order = "rsc" if problem.w_layout == "krsc" else "crs"
+    order = f"npq{run_order}" if problem.y_layout == "nhwc" else f"n{run_order}pq"
+    return [sizes_strides[d][0] for d in order], [sizes_strides[d][1] for d in order]

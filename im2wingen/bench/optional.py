@@ -24,6 +24,17 @@ def import_torch() -> Any:
     return torch
 
 
+def import_cpu_torch() -> Any:
+    """The torch module with oneDNN in it; PeerUnavailableError says what is missing."""
+    try:
+        torch = importlib.import_module("torch")
+    except ImportError as error:
+        raise PeerUnavailableError("oneDNN comes with PyTorch: pip install 'im2wingen[torch]'") from error
+    if not torch.backends.mkldnn.is_available():
+        raise PeerUnavailableError(f"PyTorch {torch.__version__} was built without oneDNN")
+    return torch
+
+
 def import_cudnn() -> Any:
     """The cuDNN frontend's Python module (package nvidia-cudnn-frontend)."""
     try:
@@ -32,3 +43,8 @@ def import_cudnn() -> Any:
         raise PeerUnavailableError(
             f"cuDNN's plans need nvidia-cudnn-frontend: pip install 'im2wingen[bench]' ({error})"
         ) from error
+
+
+def sentence_of(error: Exception) -> str:
+    """The first line of an error's text, for a result."""
+    return str(error).strip().split("\n")[0][:300] or type(error).__name__

@@ -1,13 +1,15 @@
 """What the user asked to be measured, checked and as values."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from im2wingen.bench.cpu.result import CpuBenchOptions
 from im2wingen.bench.result import BenchOptions
 from im2wingen.errors import UsageError
 from im2wingen.layers import SUITES, expanded
 from im2wingen.problem import ConvProblem
 
 PEERS = ("cudnn", "im2col", "direct", "inductor")
+CPU_PEERS = ("onednn", "im2col", "direct")
 
 
 def layer_names(shapes: Sequence[str], suite: str, layers: str | None) -> tuple[str, ...]:
@@ -22,9 +24,9 @@ def layer_names(shapes: Sequence[str], suite: str, layers: str | None) -> tuple[
     return of_suite if layers is None else _chosen("layers", layers, of_suite)
 
 
-def peer_names(against: str) -> tuple[str, ...]:
+def peer_names(against: str, allowed: Sequence[str] = PEERS) -> tuple[str, ...]:
     """Comma-separated peers, or `none`."""
-    return () if against.strip().lower() == "none" else _chosen("against", against, PEERS)
+    return () if against.strip().lower() == "none" else _chosen("against", against, allowed)
 
 
 def request(
@@ -40,18 +42,53 @@ def request(
     finalists: int,
 ) -> tuple[dict[str, ConvProblem], BenchOptions]:
     """Layer name -> problem, and the options; UsageError names the field that is not allowed."""
-    for field, number, least in (("rounds", rounds, 1), ("finalists", finalists, 1), ("plan seconds", plan_seconds, 0)):
-        if number < least:
-            raise UsageError(f"{field} is {number}; allowed are numbers from {least}")
-    problems = {name: ConvProblem.parse(name, precision=precision, layout=layout, batch=batch) for name in names}
-    batches = {problem.n for problem in problems.values()}
+    _check(("rounds", rounds, 1), ("finalists", finalists, 1), ("plan seconds", plan_seconds, 0))
+    problems = _problems(names, precision, layout, batch)
     some = next(iter(problems.values()))
     options = BenchOptions(
         layers=tuple(problems), against=against, precision=some.precision, layout=some.layout,
-        batch=batches.pop() if len(batches) == 1 else None, prepacked=prepacked, rounds=rounds,
-        plan_seconds=float(plan_seconds), finalists=finalists,
+        batch=_common_batch(problems), prepacked=prepacked, rounds=rounds, plan_seconds=float(plan_seconds),
+        finalists=finalists,
     )  # fmt: skip
     return problems, options
+
+
+def cpu_request(
+    names: Sequence[str],
+    *,
+    against: tuple[str, ...],
+    precision: str,
+    layout: str,
+    batch: int | None,
+    prepacked: bool,
+    rounds: int,
+    threads: int,
+) -> tuple[dict[str, ConvProblem], CpuBenchOptions]:
+    """The same for the CPU."""
+    _check(("rounds", rounds, 1))
+    problems = _problems(names, precision, layout, batch)
+    some = next(iter(problems.values()))
+    options = CpuBenchOptions(
+        layers=tuple(problems), against=against, precision=some.precision, layout=some.layout,
+        batch=_common_batch(problems), prepacked=prepacked, rounds=rounds, threads=threads,
+    )  # fmt: skip
+    return problems, options
+
+
+def _check(*fields: tuple[str, float, int]) -> None:
+    for field, number, least in fields:
+        if number < least:
+            raise UsageError(f"{field} is {number}; allowed are numbers from {least}")
+
+
+def _problems(names: Sequence[str], precision: str, layout: str, batch: int | None) -> dict[str, ConvProblem]:
+    return {name: ConvProblem.parse(name, precision=precision, layout=layout, batch=batch) for name in names}
+
+
+def _common_batch(problems: Mapping[str, ConvProblem]) -> int | None:
+    """The N of all problems, if there is one."""
+    batches = {problem.n for problem in problems.values()}
+    return batches.pop() if len(batches) == 1 else None
 
 
 def _chosen(field: str, text: str, allowed: Sequence[str]) -> tuple[str, ...]:

@@ -1,17 +1,16 @@
-"""What a benchmark run says, as values, and its JSON form."""
+"""What a benchmark run says, as values, and its JSON form: what every run shares, and a run on a GPU."""
 
 import dataclasses
 import json
 import math
-import os
-import tempfile
-import types
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Any, Self, cast
 
-from im2wingen.errors import UsageError
+from im2wingen.bench import document
+from im2wingen.outcome import ErrorStats, Timing
+from im2wingen.problem import ConvProblem
 
 PROTOCOL = 2  # bench.timing's way to measure; results of different numbers are not compared
 OURS = "im2wingen"
@@ -23,22 +22,93 @@ class Measurement:
     """One contestant at one layer, verified before it was timed; times are of one convolution, all kernels included."""
 
     contestant: str  # unique in its layer
-    peer: str  # im2wingen, cudnn, im2col, direct, inductor
+    peer: str  # im2wingen, cudnn, onednn, im2col, direct, inductor
     detail: str  # which plan, or where our configuration comes from
     median_us: float
     min_us: float
     spread: float  # (75th - 25th percentile) / median
     samples: int
-    clock_mhz: int  # SM clock after its last round; 0 where it can't be read
+    clock_mhz: int  # SM or core clock after its last round; 0 where it can't be read
     tflops: float  # the problem's flops over the median, whatever the contestant really computed
-    workspace_bytes: int  # what the contestant asks for
-    peak_bytes: int  # what PyTorch's allocator saw beyond x, w and y
+    workspace_bytes: int | None  # what the contestant asks for; None: not known
+    peak_bytes: int | None  # what PyTorch's allocator saw on the GPU beyond x, w and y; None: not known
     norm_error: float  # ||y - ref|| / ||ref|| over some images of the batch, ref in float64
     max_error: float
 
 
+def measurement_of(
+    problem: ConvProblem,
+    timing: Timing,
+    error: ErrorStats,
+    *,
+    contestant: str,
+    peer: str,
+    detail: str,
+    workspace_bytes: int | None,
+    peak_bytes: int | None,
+    tflops_digits: int,
+) -> Measurement:
+    """Rounded to what a reader can use."""
+    return Measurement(
+        contestant=contestant, peer=peer, detail=detail, median_us=round(timing.median_us, 3),
+        min_us=round(timing.min_us, 3), spread=round(timing.spread, 5), samples=timing.samples,
+        clock_mhz=timing.clock_mhz, tflops=round(problem.flops / timing.median_us * 1e-6, tflops_digits),
+        workspace_bytes=workspace_bytes, peak_bytes=peak_bytes, norm_error=error.norm_error, max_error=error.max_error,
+    )  # fmt: skip
+
+
+class LayerTimes:
+    """What follows from a layer's measurements."""
+
+    __slots__ = ()
+    layer: str
+    measurements: tuple[Measurement, ...]
+
+    def best(self, peer: str) -> Measurement | None:
+        """The peer's fastest measurement."""
+        return min((m for m in self.measurements if m.peer == peer), key=lambda m: m.median_us, default=None)
+
+    def speedup(self, peer: str, over: str = CUDNN) -> float | None:
+        """How many times faster `peer`'s best is than `over`'s best; None where one is missing."""
+        ours, theirs = self.best(peer), self.best(over)
+        return theirs.median_us / ours.median_us if ours and theirs else None
+
+    @property
+    def ceiling_tflops(self) -> float:
+        """What no contestant can pass."""
+        raise NotImplementedError
+
+
+class Run:
+    """What follows from a run's layers, and its JSON form; the dataclass below it says what a run holds."""
+
+    __slots__ = ()
+    layers: tuple[Any, ...]  # of LayerTimes
+
+    def geometric_mean_speedup(self, peer: str, over: str = CUDNN) -> float | None:
+        """Over the layers where both have a measurement."""
+        return geometric_mean(layer.speedup(peer, over) for layer in self.layers)
+
+    def to_dict(self) -> dict[str, object]:
+        """JSON's types alone."""
+        return dataclasses.asdict(cast(Any, self))
+
+    def to_json(self) -> str:
+        return json.dumps(self.to_dict(), indent=1, allow_nan=False) + "\n"
+
+    @classmethod
+    def from_document(cls, loaded: object, where: str) -> Self:
+        """What `to_dict` gave; UsageError names the first field that does not fit."""
+        return cast(Self, document.typed(cls, loaded, where))
+
+    @classmethod
+    def from_json(cls, text: str, where: str = "the text") -> Self:
+        """Read what `to_json` wrote; UsageError likewise."""
+        return cls.from_document(document.parse(text, where), where)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LayerResult:
+class LayerResult(LayerTimes):
     """One layer and all that ran on it; `skipped` maps a contestant to the sentence why it has no measurement."""
 
     layer: str
@@ -52,19 +122,14 @@ class LayerResult:
     measurements: tuple[Measurement, ...]
     skipped: dict[str, str]
 
-    def best(self, peer: str) -> Measurement | None:
-        """The peer's fastest measurement."""
-        return min((m for m in self.measurements if m.peer == peer), key=lambda m: m.median_us, default=None)
-
-    def speedup(self, peer: str, over: str = CUDNN) -> float | None:
-        """How many times faster `peer`'s best is than `over`'s best; None where one is missing."""
-        ours, theirs = self.best(peer), self.best(over)
-        return theirs.median_us / ours.median_us if ours and theirs else None
-
     def floor_share(self, peer: str) -> float | None:
         """floor / time of the peer's best: 1 is the floor itself."""
         found = self.best(peer)
         return self.floor_us / found.median_us if found else None
+
+    @property
+    def ceiling_tflops(self) -> float:
+        return self.flops / self.floor_us * 1e-6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +156,7 @@ class BenchOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BenchResult:
+class BenchResult(Run):
     """A run; written after every layer, so `complete` is false while layers are missing."""
 
     protocol: int
@@ -105,30 +170,8 @@ class BenchResult:
     complete: bool
     layers: tuple[LayerResult, ...]
 
-    def geometric_mean_speedup(self, peer: str, over: str = CUDNN) -> float | None:
-        """Over the layers where both have a measurement."""
-        return geometric_mean(layer.speedup(peer, over) for layer in self.layers)
-
     def geometric_mean_floor_share(self, peer: str) -> float | None:
         return geometric_mean(layer.floor_share(peer) for layer in self.layers)
-
-    def to_dict(self) -> dict[str, object]:
-        """JSON's types alone."""
-        return dataclasses.asdict(self)
-
-    def to_json(self) -> str:
-        return json.dumps(self.to_dict(), indent=1, allow_nan=False) + "\n"
-
-    @classmethod
-    def from_json(cls, text: str, where: str = "the text") -> "BenchResult":
-        """Read what `to_json` wrote; UsageError names the first field that does not fit."""
-        try:
-            loaded = json.loads(text)
-        except json.JSONDecodeError as error:
-            raise UsageError(f"{where} is no benchmark result: {error}") from error
-        result = _typed(cls, loaded, where)
-        assert isinstance(result, cls)
-        return result
 
 
 def geometric_mean(values: Iterable[float | None]) -> float | None:
@@ -137,43 +180,17 @@ def geometric_mean(values: Iterable[float | None]) -> float | None:
     return math.exp(sum(logs) / len(logs)) if logs else None
 
 
-def save(result: BenchResult, path: Path) -> None:
+def missing_layers(asked: Sequence[str], layers: Sequence[LayerTimes]) -> list[str]:
+    """Those asked for that have no result, in their order."""
+    measured = {layer.layer for layer in layers}
+    return [name for name in asked if name not in measured]
+
+
+def save(result: Run, path: Path) -> None:
     """Write atomically, so that a run cut short leaves the last whole state."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    with os.fdopen(handle, "w") as file:
-        file.write(result.to_json())
-    Path(name).chmod(0o644)
-    os.replace(name, path)
+    document.write(result.to_json(), path)
 
 
 def load(path: Path) -> BenchResult:
-    """Read a result file; UsageError if it's missing or holds something else."""
-    try:
-        text = path.read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} can't be read: {error}") from error
-    return BenchResult.from_json(text, str(path))
-
-
-def _typed(hint: Any, value: Any, where: str) -> Any:
-    """`value`, as JSON gives it, as a value of type `hint`."""
-    if dataclasses.is_dataclass(hint) and isinstance(hint, type):
-        names = [f.name for f in dataclasses.fields(hint)]
-        if not isinstance(value, Mapping) or set(value) != set(names):
-            odd = ", ".join(sorted(set(value) ^ set(names))) if isinstance(value, Mapping) else "all"
-            raise UsageError(f"{where} is no benchmark result: fields missing or unknown: {odd}")
-        hints = get_type_hints(hint)
-        return hint(**{name: _typed(hints[name], value[name], f"{where}: {name}") for name in names})
-    origin, arguments = get_origin(hint), get_args(hint)
-    if origin is tuple and isinstance(value, list):
-        return tuple(_typed(arguments[0], item, f"{where}[{i}]") for i, item in enumerate(value))
-    if origin is dict and isinstance(value, Mapping):
-        return {str(k): _typed(arguments[1], item, f"{where}[{k}]") for k, item in value.items()}
-    if origin in (Union, types.UnionType):
-        return None if value is None else _typed(arguments[0], value, where)
-    if hint is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    if isinstance(hint, type) and type(value) is hint:
-        return value
-    raise UsageError(f"{where} is {value!r}; that does not fit a benchmark result")
+    """Read a GPU's result file; UsageError if it's missing or holds something else."""
+    return BenchResult.from_document(document.read(path), str(path))

@@ -16,8 +16,19 @@ from im2wingen.bench.contestant import Contestant, Session
 from im2wingen.bench.cudnn import PlanScreen, Screening
 from im2wingen.bench.environment import versions
 from im2wingen.bench.floor import allow_tf32, floor_us, measure_ceilings
-from im2wingen.bench.optional import PeerUnavailableError, import_torch
-from im2wingen.bench.result import CUDNN, OURS, PROTOCOL, BenchOptions, BenchResult, LayerResult, Measurement, save
+from im2wingen.bench.in_time import layers_in_time
+from im2wingen.bench.optional import PeerUnavailableError, import_torch, sentence_of
+from im2wingen.bench.result import (
+    CUDNN,
+    OURS,
+    PROTOCOL,
+    BenchOptions,
+    BenchResult,
+    LayerResult,
+    Measurement,
+    measurement_of,
+    save,
+)
 from im2wingen.bench.timing import GraphTimer, time_interleaved
 from im2wingen.device import Device, device_count, open_device
 from im2wingen.errors import Im2wingenError, NoDeviceError
@@ -80,19 +91,9 @@ def run_bench(
             complete=False,
             layers=(),
         )
-        longest_s = 0.0
-        for name, problem in problems.items():
-            layer_started = time.monotonic()
-            if layer_started - started + longest_s > time_limit_s:
-                log.warning("the time limit leaves out %s and what follows", name)
-                break
-            layer = run.layer(name, problem)
-            now = time.monotonic()
-            longest_s = max(longest_s, now - layer_started)
+        for layer, elapsed_s in layers_in_time(problems, run.layer, started=started, time_limit_s=time_limit_s):
             layers = (*result.layers, layer)
-            result = replace(
-                result, layers=layers, elapsed_s=round(now - started, 1), complete=len(layers) == len(problems)
-            )
+            result = replace(result, layers=layers, elapsed_s=elapsed_s, complete=len(layers) == len(problems))
             if out is not None:
                 save(result, out)
             on_layer(result)
@@ -202,7 +203,7 @@ class _Run:
         except (Im2wingenError, RuntimeError) as error:
             self._torch.cuda.synchronize()
             log.warning("%s is left out: %s", name, error)
-            skipped[name] = str(error).strip().split("\n")[0][:300] or type(error).__name__
+            skipped[name] = sentence_of(error)
 
 
 def _try_out(torch: Any, session: Session, expected: Reference, contestant: Contestant) -> _Entry:
@@ -226,10 +227,8 @@ def _try_out(torch: Any, session: Session, expected: Reference, contestant: Cont
 
 
 def _measurement(problem: ConvProblem, entry: _Entry, timing: Timing) -> Measurement:
-    return Measurement(
-        contestant=entry.contestant.name, peer=entry.contestant.peer, detail=entry.contestant.detail,
-        median_us=round(timing.median_us, 3), min_us=round(timing.min_us, 3), spread=round(timing.spread, 5),
-        samples=timing.samples, clock_mhz=timing.clock_mhz, tflops=round(problem.flops / timing.median_us * 1e-6, 2),
-        workspace_bytes=entry.contestant.workspace_bytes, peak_bytes=entry.peak_bytes,
-        norm_error=entry.error.norm_error, max_error=entry.error.max_error,
+    contestant = entry.contestant
+    return measurement_of(
+        problem, timing, entry.error, contestant=contestant.name, peer=contestant.peer, detail=contestant.detail,
+        workspace_bytes=contestant.workspace_bytes, peak_bytes=entry.peak_bytes, tflops_digits=2,
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""The protocol: CUDA-graph replays over rotating buffer sets, contestants interleaved in rounds.
+"""The protocol: contestants interleaved in rounds; on a GPU CUDA-graph replays over rotating buffer sets.
 
 A contestant's turn in a round begins with untimed replays: a chip at its power limit takes a while to find the clock at
 which it can sustain this kernel, and what ran before must not decide about that.
@@ -6,8 +6,8 @@ which it can sustain this kernel, and what ran before must not decide about that
 
 import math
 import statistics
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
 
 from im2wingen.outcome import Timing
 
@@ -17,6 +17,18 @@ _MAX_LAUNCHES = 2048
 _MIN_LAUNCHES = 4  # of as many buffer sets, where there are that many
 _SETTLING_US = 200_000.0  # of a turn, untimed
 _TIMED_US = 150_000.0  # of a turn, one replay at least
+_MIN_SAMPLES = 5
+
+
+class Timer(Protocol):
+    """A warmed-up contestant; a sample is a replay of several launches."""
+
+    replay_us: float  # of the last replay
+    disturbed: int  # how often something else had the cores during it; a GPU doesn't tell
+
+    def sample_us(self) -> float:
+        """Microseconds of one launch in one replay."""
+        ...
 
 
 class GraphTimer:
@@ -25,6 +37,8 @@ class GraphTimer:
     Everything runs on PyTorch's current stream, which can't be the default one. RuntimeError comes from the contestant,
     also where it can't be captured.
     """
+
+    disturbed = 0
 
     def __init__(self, torch: Any, launch: Callable[[int], object], *, sets: int, graph_us: float = GRAPH_US) -> None:
         self._torch, self._launch, self._sets = torch, launch, sets
@@ -81,21 +95,32 @@ def elapsed_us(torch: Any, action: Callable[[], object]) -> float:
     return 1e3 * float(start.elapsed_time(stop))
 
 
-def time_interleaved(
-    timers: Mapping[str, GraphTimer], *, rounds: int, clock_mhz: Callable[[], int]
-) -> dict[str, Timing]:
-    """Every contestant in every round, the same time each; each round starts with another contestant."""
+def time_interleaved(timers: Mapping[str, Timer], *, rounds: int, clock_mhz: Callable[[], int]) -> dict[str, Timing]:
+    """Every contestant in every round, the same time each; each round starts with another contestant.
+
+    Disturbed samples don't count where there are five others.
+    """
     names = list(timers)
-    samples: dict[str, list[float]] = {name: [] for name in names}
+    samples: dict[str, list[tuple[float, int]]] = {name: [] for name in names}
     clocks = dict.fromkeys(names, 0)
     for i in range(rounds):
         for name in names[i % len(names) :] + names[: i % len(names)]:
             timer = timers[name]
             for _ in range(int(_SETTLING_US / timer.replay_us)):
                 timer.sample_us()
-            samples[name] += [timer.sample_us() for _ in range(max(1, int(_TIMED_US / timer.replay_us)))]
+            for _ in range(max(1, int(_TIMED_US / timer.replay_us))):
+                us = timer.sample_us()
+                samples[name].append((us, timer.disturbed))
             clocks[name] = clock_mhz()
-    return {name: summarise(samples[name], clocks[name]) for name in names}
+    return {name: summarise(undisturbed(samples[name]), clocks[name]) for name in names}
+
+
+def undisturbed(samples: Sequence[tuple[float, int]]) -> list[float]:
+    """Of samples and how often each was disturbed those that count: the undisturbed ones, at least the best five."""
+    clean = [us for us, times in samples if not times]
+    if len(clean) >= _MIN_SAMPLES:
+        return clean
+    return [us for us, _ in sorted(samples, key=lambda sample: sample[1])[:_MIN_SAMPLES]]
 
 
 def summarise(samples: list[float], clock_mhz: int) -> Timing:

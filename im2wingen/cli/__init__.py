@@ -14,13 +14,13 @@ from im2wingen.settings import read_settings
 
 log = logging.getLogger(__name__)
 
-_HELP = """im2win convolution kernels: generated, tuned on your GPU, stored and served.
+_HELP = """im2win convolution kernels: generated, tuned on your GPU or CPU, stored and served.
 
 \b
 im2wingen tune cv5 --precision fp16 --layout nhwc     find the best kernel of a layer
 im2wingen best cv5                                    what is stored about it
 im2wingen bench --against cudnn                       the twelve layers, side by side
-im2wingen inspect cv5 --source                        read its CUDA source
+im2wingen inspect cv5 --source                        read its source
 im2wingen verify cv5                                  check the numbers against float64
 im2wingen doctor                                      what is installed, what is missing
 

@@ -1,28 +1,40 @@
-"""im2wingen bench: the layers side by side with cuDNN and other peers, and a README's table out of the result."""
+"""im2wingen bench: the layers side by side with other libraries, and a README's table out of the result."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from im2wingen.bench.request import PEERS, layer_names, peer_names, request
-from im2wingen.bench.result import BenchOptions, BenchResult, load
-from im2wingen.bench.table import default_name, rewrite_file, table_of
-from im2wingen.cli.options import (
-    BatchOption,
-    DbOption,
-    JsonOption,
-    LayoutOption,
-    PrecisionOption,
-    ShapesArgument,
-    ShapesOption,
-    database_arguments,
-)
+from im2wingen.bench.markdown import rewrite_file
+from im2wingen.bench.request import CPU_PEERS, PEERS, cpu_request, layer_names, peer_names, request
+from im2wingen.bench.stored import AnyResult, any_name, any_table_of, load_any, progress_of
+from im2wingen.cli import options as opt
 from im2wingen.cli.output import Output
+from im2wingen.cpu.devices import cpu_with
+from im2wingen.cpu_compiler import cpu_compiler_version
 from im2wingen.errors import UsageError
 from im2wingen.layers import SUITES
+from im2wingen.problem import ConvProblem
 
-_AGAINST_HELP = f"Peers, separated by commas: {', '.join(PEERS)}; or none."
+_AGAINST_HELP = (
+    f"Peers, separated by commas: {', '.join(PEERS)}, on the CPU {', '.join(CPU_PEERS)}; or none "
+    "[cudnn, on the CPU all]."
+)
+_ROUNDS, _CPU_ROUNDS = 3, 5
+_PLAN_SECONDS, _FINALISTS = 4.0, 3
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What is measured and how, wherever it is."""
+
+    names: tuple[str, ...]
+    against: str | None
+    some: ConvProblem  # precision and layout are everyone's
+    batch: int | None
+    prepacked: bool
+    rounds: int | None
 
 
 def register(app: typer.Typer) -> None:
@@ -30,62 +42,76 @@ def register(app: typer.Typer) -> None:
 
 
 def bench(
-    shapes: ShapesArgument = None,
-    shape: ShapesOption = None,
+    shapes: opt.ShapesArgument = None,
+    shape: opt.ShapesOption = None,
     suite: Annotated[str, typer.Option(help=f"The layers where no shape is given: {', '.join(SUITES)}.")] = "im2win",
     layers: Annotated[str | None, typer.Option(help="Only these of the suite: cv1,cv8.")] = None,
-    against: Annotated[str, typer.Option(help=_AGAINST_HELP)] = "cudnn",
-    precision: PrecisionOption = "fp16",
-    layout: LayoutOption = "nhwc",
-    batch: BatchOption = None,
+    against: Annotated[str | None, typer.Option(help=_AGAINST_HELP, show_default=False)] = None,
+    precision: opt.AnyPrecisionOption = None,
+    layout: opt.LayoutOption = "nhwc",
+    batch: opt.BatchOption = None,
     prepacked: Annotated[bool, typer.Option(help="Pack the filter beforehand, outside the time.")] = False,
-    rounds: Annotated[int, typer.Option(help="Rounds in which every contestant is timed.")] = 3,
-    plan_seconds: Annotated[float, typer.Option(help="Seconds a layer for screening cuDNN's plans.")] = 4.0,
-    finalists: Annotated[int, typer.Option(help="Plans of cuDNN that go through the whole protocol.")] = 3,
+    rounds: Annotated[
+        int | None,
+        typer.Option(
+            help=f"Rounds in which every contestant is timed [{_ROUNDS}, on the CPU {_CPU_ROUNDS}].", show_default=False
+        ),
+    ] = None,
+    plan_seconds: Annotated[
+        float | None,
+        typer.Option(help=f"Seconds a layer for screening cuDNN's plans [{_PLAN_SECONDS:g}].", show_default=False),
+    ] = None,
+    finalists: Annotated[
+        int | None,
+        typer.Option(help=f"Plans of cuDNN that go through the whole protocol [{_FINALISTS}].", show_default=False),
+    ] = None,
+    backend: opt.BackendOption = None,
+    threads: opt.ThreadsOption = None,
     time_limit: Annotated[float | None, typer.Option(help="Seconds after which no further layer starts.")] = None,
     out: Annotated[Path | None, typer.Option(help="Write the result there after every layer, as JSON.")] = None,
     table: Annotated[Path | None, typer.Option(help="Measure nothing: take this result of an earlier --out.")] = None,
     readme: Annotated[Path | None, typer.Option(help="Rewrite the table between this file's bench markers.")] = None,
     name: Annotated[str | None, typer.Option(help="The markers' name; without it such as fp16-nhwc-n128.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Write bars there (.png, .svg ...); needs matplotlib.")] = None,
-    db: DbOption = None,
-    as_json: JsonOption = False,
+    db: opt.DbOption = None,
+    as_json: opt.JsonOption = False,
 ) -> None:
-    """Measure im2wingen beside cuDNN's best plan and other peers, all verified, in one process.
+    """Measure im2wingen beside cuDNN's best plan, on the CPU oneDNN's best way, and other peers; all verified, in one
+    process.
 
     A README's table stands between <!-- bench:NAME --> and <!-- /bench:NAME -->; --table FILE --readme README rewrites
-    it from a result without a device.
+    it from a result without measuring.
+
+    \b
+    im2wingen bench --suite im2win --precision fp16 --out result.json
+    im2wingen bench --backend cpu --batch 1 --prepacked --out cpu.json
     """
     output = Output(as_json=as_json)
     if name is not None and readme is None:
         raise UsageError("name is the name of a table in a file; give the file with --readme")
     if time_limit is not None and time_limit <= 0:
         raise UsageError(f"time limit is {time_limit:g}; allowed is a number of seconds above 0")
-    names = layer_names([*(shapes or ()), *(shape or ())], suite, layers)
-    problems, options = request(
-        names, against=peer_names(against), precision=precision, layout=layout, batch=batch, prepacked=prepacked,
-        rounds=rounds, plan_seconds=plan_seconds, finalists=finalists,
-    )  # fmt: skip
+    result: AnyResult
     if table is not None:
         command = ["bench", "--table", str(table)]
-        result = load(table)
+        result = load_any(table)
     else:
-        from im2wingen.bench.suite import run_bench
-
-        command = ["bench", *_words(options, batch), *database_arguments(db)]
-        command += ["--out", str(out)] if out is not None else []
-        result = run_bench(
-            problems, options, out=out, db=db, on_layer=lambda so_far: output.note(_progress(so_far)),
-            time_limit_s=float("inf") if time_limit is None else time_limit,
-        )  # fmt: skip
-    shown = table_of(result)
-    output.show(shown.to_rich())
-    for layer in result.layers:
-        for contestant, sentence in layer.skipped.items():
-            output.note(f"{layer.layer}: {contestant}: {sentence}")
+        names = layer_names([*(shapes or ()), *(shape or ())], suite, layers)
+        place = opt.Place(arch=None, backend=backend, threads=threads)
+        wanted = opt.ProblemOptions(precision=precision, layout=layout, batch=batch, epilogue="none")
+        problems, on_cpu = place.resolve(wanted, names, None)
+        asked = _Asked(names, against, problems[0], batch, prepacked, rounds)
+        limit_s = float("inf") if time_limit is None else time_limit
+        if on_cpu:
+            _refuse_plans(plan_seconds, finalists)
+            result, words = _on_cpu(asked, place, output, out, db, limit_s)
+        else:
+            result, words = _on_gpu(asked, plan_seconds, finalists, output, out, db, limit_s)
+        command = ["bench", *words, *opt.database_arguments(db), *(["--out", str(out)] if out is not None else [])]
+    _show(result, output)
     if readme is not None:
-        marker = name or default_name(result)
-        changed = rewrite_file(readme, marker, shown.to_markdown())
+        marker = name or any_name(result)
+        changed = rewrite_file(readme, marker, any_table_of(result).to_markdown())
         output.note(f"{readme}: table bench:{marker} {'rewritten' if changed else 'was up to date'}")
         command += ["--readme", str(readme), *(["--name", name] if name else [])]
     if plot is not None:
@@ -96,20 +122,74 @@ def bench(
     output.finish(command, {"result": result.to_dict()})
 
 
-def _words(options: BenchOptions, batch: int | None) -> list[str]:
-    """The command line's words for a measurement."""
-    words = [*options.layers, "--against", ",".join(options.against) or "none"]
-    words += ["--precision", options.precision, "--layout", options.layout]
-    words += [] if batch is None else ["--batch", str(batch)]
-    words += ["--prepacked"] if options.prepacked else []
-    words += ["--rounds", str(options.rounds), "--plan-seconds", f"{options.plan_seconds:g}"]
-    return [*words, "--finalists", str(options.finalists)]
+def _on_gpu(
+    asked: _Asked,
+    plan_seconds: float | None,
+    finalists: int | None,
+    output: Output,
+    out: Path | None,
+    db: str | None,
+    time_limit_s: float,
+) -> tuple[AnyResult, list[str]]:
+    """The result, and the command line's words for it."""
+    from im2wingen.bench.suite import run_bench
+
+    problems, options = request(
+        asked.names, against=peer_names("cudnn" if asked.against is None else asked.against),
+        precision=asked.some.precision, layout=asked.some.layout, batch=asked.batch, prepacked=asked.prepacked,
+        rounds=_ROUNDS if asked.rounds is None else asked.rounds,
+        plan_seconds=_PLAN_SECONDS if plan_seconds is None else plan_seconds,
+        finalists=_FINALISTS if finalists is None else finalists,
+    )  # fmt: skip
+    result = run_bench(
+        problems, options, out=out, db=db, on_layer=lambda so_far: output.note(progress_of(so_far)),
+        time_limit_s=time_limit_s,
+    )  # fmt: skip
+    words = _words(asked, options.against, options.rounds)
+    return result, [*words, "--plan-seconds", f"{options.plan_seconds:g}", "--finalists", str(options.finalists)]
 
 
-def _progress(result: BenchResult) -> str:
-    """One line about the layer that was measured last."""
-    layer = result.layers[-1]
-    parts = [f"{layer.layer} ({result.elapsed_s:.0f} s):"]
-    best = sorted(layer.measurements, key=lambda m: m.median_us)
-    parts += [f"{m.contestant} {m.median_us:.1f} us ({m.tflops:.0f} TFLOPS)" for m in best]
-    return " ".join([parts[0], ", ".join(parts[1:]) or "nothing ran"])
+def _on_cpu(
+    asked: _Asked, place: opt.Place, output: Output, out: Path | None, db: str | None, time_limit_s: float
+) -> tuple[AnyResult, list[str]]:
+    """The same on this machine's CPU, which is said where nobody asked for it."""
+    from im2wingen.bench.cpu.process import run_cpu_bench
+
+    target = cpu_with(place.threads)
+    problems, options = cpu_request(
+        asked.names, against=peer_names(",".join(CPU_PEERS) if asked.against is None else asked.against, CPU_PEERS),
+        precision=asked.some.precision, layout=asked.some.layout, batch=asked.batch, prepacked=asked.prepacked,
+        rounds=_CPU_ROUNDS if asked.rounds is None else asked.rounds, threads=target.cores,
+    )  # fmt: skip
+    compiler = cpu_compiler_version()
+    if place.backend is None:
+        output.note(
+            f"there is no CUDA device here: measuring on the CPU, {target.name} ({target.arch}), with {compiler}"
+        )
+    result = run_cpu_bench(
+        problems, options, out=out, db=db, on_layer=lambda so_far: output.note(progress_of(so_far)),
+        time_limit_s=time_limit_s,
+    )  # fmt: skip
+    return result, [*_words(asked, options.against, options.rounds), *place.arguments(True, target)]
+
+
+def _refuse_plans(plan_seconds: float | None, finalists: int | None) -> None:
+    if plan_seconds is not None or finalists is not None:
+        raise UsageError("--plan-seconds and --finalists are for cuDNN's plans; leave them out on the CPU")
+
+
+def _words(asked: _Asked, against: tuple[str, ...], rounds: int) -> list[str]:
+    """The command line's words that both have."""
+    words = [*asked.names, "--against", ",".join(against) or "none"]
+    words += ["--precision", asked.some.precision, "--layout", asked.some.layout]
+    words += [] if asked.batch is None else ["--batch", str(asked.batch)]
+    words += ["--prepacked"] if asked.prepacked else []
+    return [*words, "--rounds", str(rounds)]
+
+
+def _show(result: AnyResult, output: Output) -> None:
+    """The table, and what is missing in it."""
+    output.show(any_table_of(result).to_rich())
+    for layer in result.layers:
+        for contestant, sentence in layer.skipped.items():
+            output.note(f"{layer.layer}: {contestant}: {sentence}")

@@ -6,15 +6,16 @@ import typer
 
 from im2wingen.cli import options as opt
 from im2wingen.cli.output import Output
+from im2wingen.cpu_target import cpu_target
 from im2wingen.db import LayeredRecords, TrialRecord
 from im2wingen.device import device_count
 from im2wingen.errors import NotStoredError
-from im2wingen.families import FAMILIES
+from im2wingen.families import FAMILIES, AnyTarget
 from im2wingen.problem import ConvProblem
 from im2wingen.render import template_digests
 from im2wingen.report import config_table, records_table
 from im2wingen.runtime import opened_records
-from im2wingen.target import PRESETS, Target
+from im2wingen.target import PRESETS
 
 
 def register(app: typer.Typer) -> None:
@@ -24,25 +25,27 @@ def register(app: typer.Typer) -> None:
 def best(
     shapes: opt.ShapesArgument = None,
     shape: opt.ShapesOption = None,
-    precision: opt.PrecisionOption = "fp16",
+    precision: opt.AnyPrecisionOption = None,
     layout: opt.LayoutOption = "nhwc",
     batch: opt.BatchOption = None,
     epilogue: opt.EpilogueOption = "none",
     limit: Annotated[int, typer.Option(min=1, help="Records of each problem.")] = 3,
+    backend: opt.BackendOption = None,
     arch: opt.ArchOption = None,
     db: opt.DbOption = None,
     as_json: opt.JsonOption = False,
 ) -> None:
     """Show the best stored records of each problem: the user's database first, then those that came with im2wingen.
 
-    Without --arch: of this machine's device or, where there is none, of every architecture. Records of kernel templates
-    that have changed since are left out, as `load` leaves them out. Exits with 5 where nothing is stored.
+    Without --arch and --backend: of this machine's device or, where there is none, of the CPU and of every GPU
+    architecture. Records of kernel templates that have changed since are left out, as `load` leaves them out. Exits
+    with 5 where nothing is stored.
     """
-    problems = opt.ProblemOptions(precision=precision, layout=layout, batch=batch, epilogue=epilogue).several(
-        shapes, shape
-    )
+    place = opt.Place(arch=arch, backend=backend, threads=None)
+    options = opt.ProblemOptions(precision=precision, layout=layout, batch=batch, epilogue=epilogue)
+    problems, _ = place.resolve(options, shapes, shape)
     output = Output(as_json=as_json)
-    targets = _targets(arch, output)
+    targets = _targets(arch, backend, output)
     with opened_records(opt.database_url(db)) as records:
         found = {problem: _best(records, problem, targets, limit) for problem in problems}
     if not any(found.values()):
@@ -56,7 +59,7 @@ def best(
         else:
             output.note(f"nothing is stored for {problem.key}")
     command = ["best", *opt.problem_arguments(problems), "--limit", str(limit)]
-    command += [] if len(targets) > 1 else ["--arch", targets[0].arch]
+    command += [] if len(targets) > 1 else place.arguments(backend == "cpu", targets[0])
     document: dict[str, object] = {
         "problems": [
             {"problem_key": problem.key, "records": [opt.record_document(record) for record in stored]}
@@ -66,13 +69,15 @@ def best(
     output.finish([*command, *opt.database_arguments(db)], document)
 
 
-def _targets(arch: str | None, output: Output) -> list[Target]:
+def _targets(arch: str | None, backend: str | None, output: Output) -> list[AnyTarget]:
+    if backend == "cpu":
+        return [cpu_target()]
     if arch is None and device_count() == 0:
-        return list(PRESETS.values())
+        return [*([] if backend else [cpu_target()]), *PRESETS.values()]
     return [opt.find_target(arch, output)]
 
 
-def _best(records: LayeredRecords, problem: ConvProblem, targets: list[Target], limit: int) -> list[TrialRecord]:
+def _best(records: LayeredRecords, problem: ConvProblem, targets: list[AnyTarget], limit: int) -> list[TrialRecord]:
     digests = template_digests(FAMILIES.values())
     return [
         record

@@ -14,10 +14,14 @@ from cuda import pathfinder
 from im2wingen import __version__
 from im2wingen.cli import options as opt
 from im2wingen.cli.output import Output
+from im2wingen.cpu.loaded import LoadedCpuPlan
+from im2wingen.cpu_compiler import compile_shared_object, cpu_compiler_version
+from im2wingen.cpu_target import cpu_target
 from im2wingen.db import TuningDatabase, read_export
 from im2wingen.db.connection import parse_place
 from im2wingen.device import device_count, open_device
 from im2wingen.errors import Im2wingenError
+from im2wingen.families.base import Launch, Plan
 from im2wingen.host_compiler import find_compiler
 from im2wingen.nvrtc import compile_cubin, find_headers, nvrtc_version
 from im2wingen.render import Source, data_folder
@@ -39,6 +43,10 @@ _OPTIONAL = {
 }
 _DISTRIBUTIONS = {"cupy": ("cupy-cuda13x", "cupy-cuda12x", "cupy")}
 _PROBE = Source("probe", '#include <cuda_fp16.h>\nextern "C" __global__ void probe(__half* y) { *y = __half(1); }\n')
+_CPU_PROBE = Source("probe", 'extern "C" void probe() {\n#pragma omp parallel\n  asm volatile("");\n}\n')
+_CPU_PLAN = Plan(
+    launches=(Launch(template="probe", values={}, grid=(1, 1, 1), block=1, smem_bytes=0, arguments=()),)
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +123,9 @@ def _machine() -> list[Finding]:
             open_device()  # its error says why there is none
         return "; ".join(found)
 
-    advice = "measuring and running need an NVIDIA GPU and a driver of 580 or later; all else works with --arch"
+    advice = (
+        "GPU kernels need an NVIDIA GPU and a driver of 580 or later to be measured and run; all else works with --arch"
+    )
     return [_probe("CUDA device", devices, advice, essential=False, missing=True)]
 
 
@@ -134,14 +144,25 @@ def _toolchain() -> list[Finding]:
         cubin = compile_cubin(_PROBE, DEFAULT_ARCH)
         return f"a kernel for {DEFAULT_ARCH} in {cubin.compile_s:.2f} s, {len(cubin.image)} bytes"
 
+    def cpu_backend() -> str:
+        target = cpu_target()
+        compiled = compile_shared_object(_CPU_PROBE, target.arch)
+        LoadedCpuPlan(_CPU_PLAN, (compiled,), 1).launch({})
+        vectors = f"{target.vector_bytes}-byte vectors, {target.cores} cores"
+        return f"{target.name} ({target.arch}, {vectors}); a kernel in {compiled.compile_s:.2f} s"
+
     return [
         _probe("NVRTC", nvrtc_version, "pip install 'nvidia-cuda-nvrtc>=13.0,<14'"),
         _probe("CUDA headers", headers, "pip install 'nvidia-cuda-runtime>=13.0,<14'"),
         _probe("compilation", compiled, "reinstall nvidia-cuda-nvrtc and nvidia-cuda-runtime, of one release"),
         _probe("nvdisasm", nvdisasm, "pip install nvidia-cuda-nvdisasm for inspect --sass", essential=False),
         _probe(
-            "C++ compiler", lambda: f"{find_compiler()} (for the CPU emulator)",
-            "install g++ for the CPU emulator, which verifies without a GPU", essential=False,
+            "C++ compiler", lambda: f"{find_compiler()} ({cpu_compiler_version()})",
+            "install g++ for the CPU backend and for the CPU emulator, which verifies without a GPU", essential=False,
+        ),
+        _probe(
+            "CPU backend", cpu_backend,
+            "the CPU backend needs a C++ compiler with OpenMP: install g++, or clang++ with libomp", essential=False,
         ),
     ]  # fmt: skip
 
@@ -169,7 +190,7 @@ def _storage(url: str) -> list[Finding]:
 
     def templates() -> str:
         folder = data_folder("templates")
-        count = len(list(folder.glob("*.cu.j2")))
+        count = len(list(folder.glob("*.c*.j2")))
         if not count:
             raise Im2wingenError(f"{folder} holds no templates")
         return f"{count} in {folder}"

@@ -9,8 +9,10 @@ import typer
 from im2wingen.cache import CubinCache
 from im2wingen.cli import options as opt
 from im2wingen.cli.output import Output
+from im2wingen.cpu_compiler import compile_assembly, cpu_compiler_version
+from im2wingen.cpu_target import CpuTarget
 from im2wingen.errors import UsageError
-from im2wingen.families.base import Launch
+from im2wingen.families.base import AnyTarget, Launch
 from im2wingen.nvrtc import Cubin, compile_ptx
 from im2wingen.problem import ConvProblem
 from im2wingen.render import Source
@@ -19,7 +21,6 @@ from im2wingen.runtime import Choice, look_up
 from im2wingen.runtime.cubins import obtain_cubins
 from im2wingen.sass import disassemble
 from im2wingen.settings import read_settings
-from im2wingen.target import Target
 
 
 def register(app: typer.Typer) -> None:
@@ -29,17 +30,20 @@ def register(app: typer.Typer) -> None:
 def inspect(
     shape_argument: opt.ShapeArgument = None,
     shape: opt.ShapeOption = None,
-    precision: opt.PrecisionOption = "fp16",
+    precision: opt.AnyPrecisionOption = None,
     layout: opt.LayoutOption = "nhwc",
     batch: opt.BatchOption = None,
     epilogue: opt.EpilogueOption = "none",
-    source: Annotated[bool, typer.Option("--source", help="The CUDA text that NVRTC compiles, nothing else.")] = False,
+    source: Annotated[bool, typer.Option("--source", help="The text that is compiled, nothing else.")] = False,
     ptx: Annotated[bool, typer.Option("--ptx", help="NVRTC's PTX.")] = False,
     sass: Annotated[bool, typer.Option("--sass", help="The machine code, by nvdisasm.")] = False,
-    usage: Annotated[bool, typer.Option("--usage", help="Registers, spills, shared memory of each kernel.")] = False,
+    asm: Annotated[bool, typer.Option("--asm", help="The assembly of the CPU's kernels.")] = False,
+    usage: Annotated[bool, typer.Option("--usage", help="What each kernel takes: registers, spills, memory.")] = False,
     config: Annotated[bool, typer.Option("--config", help="The configuration and the rule that chose it.")] = False,
     kernel: Annotated[str | None, typer.Option(help="Only this kernel of the plan (for texts).")] = None,
     family: opt.FamilyOption = None,
+    backend: opt.BackendOption = None,
+    threads: opt.ThreadsOption = None,
     arch: opt.ArchOption = None,
     db: opt.DbOption = None,
     as_json: opt.JsonOption = False,
@@ -51,19 +55,26 @@ def inspect(
     \b
     im2wingen inspect cv5 --precision fp16 --source > cv5.cu
     im2wingen inspect cv5 --sass --kernel mma --arch sm_80
+    im2wingen inspect cv9 --batch 1 --backend cpu --asm --kernel simd
     """
-    problem = opt.ProblemOptions(precision=precision, layout=layout, batch=batch, epilogue=epilogue).one(
-        shape_argument, shape
-    )
+    place = opt.Place(arch=arch, backend=backend, threads=threads)
+    options = opt.ProblemOptions(precision=precision, layout=layout, batch=batch, epilogue=epilogue)
+    options.with_default("fp32").one(shape_argument, shape)
+    (problem,), on_cpu = place.resolve(options, [shape_argument or shape or ""], None, family and [family])
     texts: dict[str, Callable[[_Chosen], list[tuple[str, str]]]] = {
-        "source": _sources, "ptx": _ptx, "sass": _sass
+        "source": _sources, "ptx": _ptx, "sass": _sass, "asm": _asm
     }  # fmt: skip
-    flags = {"source": source, "ptx": ptx, "sass": sass, "usage": usage, "config": config}
+    flags = {"source": source, "ptx": ptx, "sass": sass, "asm": asm, "usage": usage, "config": config}
     wanted = [name for name, given in flags.items() if given]
     if len(wanted) > 1 and not set(wanted) <= {"usage", "config"}:
         raise UsageError(f"{' and '.join(f'--{name}' for name in wanted)} can't be shown together; choose one")
+    if wanted and ((on_cpu and wanted[0] in ("ptx", "sass")) or (not on_cpu and wanted[0] == "asm")):
+        allowed = "--asm" if on_cpu else "--ptx and --sass"
+        raise UsageError(
+            f"--{wanted[0]} doesn't go with a kernel for the {'CPU' if on_cpu else 'GPU'}; allowed are {allowed}"
+        )
     output = Output(as_json=as_json)
-    target = opt.find_target(arch, output)
+    target = place.target(on_cpu, output)
     choice = look_up(problem, target, opt.database_url(db), family=family)
     chosen = _Chosen(problem=problem, target=target, choice=choice, kernel=kernel)
     document: dict[str, object] = {"arch": target.arch, **_choice_document(chosen)}
@@ -79,7 +90,7 @@ def inspect(
             document["usage"] = _show_usage(chosen, output)
     command = ["inspect", *opt.problem_arguments([problem]), *(f"--{name}" for name in wanted)]
     command += [word for name, value in (("--kernel", kernel), ("--family", family)) if value for word in (name, value)]
-    output.finish([*command, "--arch", target.arch, *opt.database_arguments(db)], document)
+    output.finish([*command, *place.arguments(on_cpu, target), *opt.database_arguments(db)], document)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +98,7 @@ class _Chosen:
     """The choice to look at, and which of its kernels (all if None)."""
 
     problem: ConvProblem
-    target: Target
+    target: AnyTarget
     choice: Choice
     kernel: str | None
 
@@ -118,6 +129,10 @@ def _sass(chosen: _Chosen) -> list[tuple[str, str]]:
     return [(launch.template, disassemble(cubins[i])) for i, launch, _ in chosen.launches()]
 
 
+def _asm(chosen: _Chosen) -> list[tuple[str, str]]:
+    return [(launch.template, compile_assembly(source, chosen.target.arch)) for _, launch, source in chosen.launches()]
+
+
 def _choice_document(chosen: _Chosen) -> dict[str, object]:
     choice = chosen.choice
     return {
@@ -146,6 +161,8 @@ def _show_config(chosen: _Chosen, output: Output) -> None:
 def _show_usage(chosen: _Chosen, output: Output) -> list[dict[str, object]]:
     """Show each kernel's resources and launch geometry; the same as values."""
     cubins = chosen.cubins()
+    if isinstance(chosen.target, CpuTarget):
+        return _show_cpu_usage(chosen, cubins, output)
     usages: list[dict[str, object]] = []
     for i, launch, _ in chosen.launches():
         cubin = cubins[i]
@@ -167,4 +184,22 @@ def _show_usage(chosen: _Chosen, output: Output) -> list[dict[str, object]]:
         for usage, (i, launch, _) in zip(usages, chosen.launches(), strict=True)
     ]  # fmt: skip
     output.show(rows_table("usage", columns, rows))
+    return usages
+
+
+def _show_cpu_usage(chosen: _Chosen, cubins: tuple[Cubin, ...], output: Output) -> list[dict[str, object]]:
+    """Likewise for the CPU, whose compiler says nothing about registers."""
+    assert isinstance(chosen.target, CpuTarget)
+    usages: list[dict[str, object]] = [
+        {
+            "kernel": launch.template, "threads": chosen.target.cores, "image_bytes": len(cubins[i].image),
+            "sha256": cubins[i].sha256, "compiler": cpu_compiler_version(),
+        }
+        for i, launch, _ in chosen.launches()
+    ]  # fmt: skip
+    rows = [
+        [str(u["kernel"]), str(u["threads"]), format_bytes(len(cubins[i].image)), str(u["compiler"])]
+        for u, (i, _, _) in zip(usages, chosen.launches(), strict=True)
+    ]
+    output.show(rows_table("usage", ("kernel", "#threads", "#image", "compiler"), rows))
     return usages

@@ -8,9 +8,9 @@ from rich.table import Table
 from rich.text import Text
 
 from im2wingen.cli.output import Output
+from im2wingen.families.base import AnyTarget
 from im2wingen.problem import ConvProblem
 from im2wingen.report import speed_sentence
-from im2wingen.target import Target
 from im2wingen.tuning.progress import TuneProgress
 
 _PHASES = {"setup": "setting up", "search": "searching", "play_off": "play-off of the best", "done": "done"}
@@ -20,7 +20,7 @@ _BAR_WIDTH = 30
 class TuneDisplay:
     """Takes TuneProgress (call it) and shows it on stderr; a context manager."""
 
-    def __init__(self, output: Output, problem: ConvProblem, target: Target, title: str) -> None:
+    def __init__(self, output: Output, problem: ConvProblem, target: AnyTarget, title: str) -> None:
         self._output, self._problem, self._target, self._title = output, problem, target, title
         self._live = Live(console=output.err, refresh_per_second=8, transient=True)
         self._best_us: float | None = None

@@ -2,15 +2,18 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 import typer
 
+from im2wingen.backends import check_backend, pick_backend
 from im2wingen.cli.output import Output
+from im2wingen.cpu.devices import cpu_with
 from im2wingen.db import TrialRecord
 from im2wingen.device import device_count, open_device
 from im2wingen.errors import UsageError
+from im2wingen.families.base import AnyTarget
 from im2wingen.layers import SUITES, expanded
 from im2wingen.problem import ConvProblem
 from im2wingen.settings import read_settings
@@ -27,8 +30,21 @@ ShapeArgument = Annotated[str | None, typer.Argument(metavar="SHAPE", help=_SHAP
 ShapesArgument = Annotated[list[str] | None, typer.Argument(metavar="SHAPE", help=_SHAPES_HELP, show_default=False)]
 ShapeOption = Annotated[str | None, typer.Option("--shape", help="The shape, in place of the argument.")]
 ShapesOption = Annotated[list[str] | None, typer.Option("--shape", help="A shape, in place of an argument.")]
-PrecisionOption = Annotated[str, typer.Option(help="fp32, tf32, fp16 or bf16.")]
-LayoutOption = Annotated[str, typer.Option(help="nhwc, nchw, or x-y where they differ: nchw-nhwc, nhwc-nchw.")]
+PrecisionOption = Annotated[str, typer.Option(help="fp32, tf32, fp16 or bf16; on the CPU fp32 or fp64.")]
+LayoutOption = Annotated[
+    str, typer.Option(help="nhwc, nchw, on the CPU chwn, chwn8, or x-y where they differ: nchw-nhwc, nhwc-nchw.")
+]
+AnyPrecisionOption = Annotated[
+    str | None,
+    typer.Option(help="fp32, tf32, fp16, bf16; on the CPU fp32, fp64 [fp16; fp32 on the CPU].", show_default=False),
+]
+BackendOption = Annotated[
+    str | None,
+    typer.Option(
+        help="cuda or cpu [a GPU; where there is none, the CPU if it can run the problem].", show_default=False
+    ),
+]
+ThreadsOption = Annotated[int | None, typer.Option(help="Threads of the CPU backend [one a core].", show_default=False)]
 BatchOption = Annotated[int | None, typer.Option(help="Replaces the shape's N; named layers have 128 without it.")]
 EpilogueOption = Annotated[str, typer.Option(help="none, bias or bias_relu.")]
 ArchOption = Annotated[str | None, typer.Option(help="Stand in for a device: sm_80, sm_86, sm_89, sm_90a, sm_100a ...")]
@@ -41,14 +57,18 @@ FamilyOption = Annotated[str | None, typer.Option(help="Only this kernel family.
 class ProblemOptions:
     """What makes a problem besides its shape, as the user gave it."""
 
-    precision: str
+    precision: str | None
     layout: str
     batch: int | None
     epilogue: str
 
+    def with_default(self, precision: str) -> "ProblemOptions":
+        """The same with this precision where the user gave none."""
+        return self if self.precision is not None else replace(self, precision=precision)
+
     def problem(self, shape: str) -> ConvProblem:
         return ConvProblem.parse(
-            shape, precision=self.precision, layout=self.layout, batch=self.batch, epilogue=self.epilogue
+            shape, precision=self.precision or "fp16", layout=self.layout, batch=self.batch, epilogue=self.epilogue
         )
 
     def one(self, argument: str | None, option: str | None) -> ConvProblem:
@@ -86,6 +106,50 @@ def database_url(db: str | None) -> str:
 
 def database_arguments(db: str | None) -> list[str]:
     return [] if db is None else ["--db", db]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a verb looks or runs, as the user gave it."""
+
+    arch: str | None
+    backend: str | None
+    threads: int | None
+
+    def resolve(
+        self,
+        options: "ProblemOptions",
+        shapes: Sequence[str] | None,
+        more: Sequence[str] | None,
+        families: Sequence[str] | None = None,
+    ) -> tuple[list[ConvProblem], bool]:
+        """The problems, and whether the CPU runs them: where it is asked for, or there is no GPU and it can."""
+        backend = check_backend(self.backend)
+        if self.arch is not None and (backend == "cpu" or self.threads is not None):
+            raise UsageError("--arch names a GPU; leave it out, or --backend cpu and --threads")
+        if backend is None and self.arch is None:
+            on_cpu = options.with_default("fp32").several(shapes, more)
+            if pick_backend(on_cpu, families) == "cpu":
+                return on_cpu, True
+        elif backend == "cpu":
+            return options.with_default("fp32").several(shapes, more), True
+        if self.threads is not None:
+            raise UsageError("--threads are the CPU's; give --backend cpu as well")
+        return options.with_default("fp16").several(shapes, more), False
+
+    def target(self, on_cpu: bool, output: Output) -> AnyTarget:
+        """The CPU, the preset of --arch, this machine's first device, or the default preset, which is said."""
+        if not on_cpu:
+            return find_target(self.arch, output)
+        if self.backend is None:
+            output.note("there is no CUDA device here: it's the CPU's kernels")
+        return cpu_with(self.threads)
+
+    def arguments(self, on_cpu: bool, target: AnyTarget) -> list[str]:
+        """The command line's words for the same place."""
+        if not on_cpu:
+            return ["--arch", target.arch]
+        return ["--backend", "cpu", *([] if self.threads is None else ["--threads", str(self.threads)])]
 
 
 def find_target(arch: str | None, output: Output) -> Target:

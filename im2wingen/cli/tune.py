@@ -4,11 +4,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from im2wingen.backends import Backend
 from im2wingen.cli import options as opt
 from im2wingen.cli.output import Output
+from im2wingen.cpu.devices import cpu_with
+from im2wingen.cpu_compiler import cpu_compiler_version
+from im2wingen.cpu_target import CpuTarget
 from im2wingen.device import device_count
 from im2wingen.errors import UsageError
-from im2wingen.families import families_for
+from im2wingen.families import AnyTarget, families_for
 from im2wingen.problem import ConvProblem
 from im2wingen.report import config_table, rows_table, speed_sentence
 from im2wingen.target import DEFAULT_ARCH, Target, preset
@@ -27,7 +31,7 @@ def register(app: typer.Typer) -> None:
 def tune(
     shapes: opt.ShapesArgument = None,
     shape: opt.ShapesOption = None,
-    precision: opt.PrecisionOption = "fp16",
+    precision: opt.AnyPrecisionOption = None,
     layout: opt.LayoutOption = "nhwc",
     batch: opt.BatchOption = None,
     epilogue: opt.EpilogueOption = "none",
@@ -39,40 +43,46 @@ def tune(
     seed: Annotated[int, typer.Option(help="Of the search.")] = 0,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the problem's latest study.")] = False,
     executor: Annotated[str, typer.Option(help="Who compiles and measures: local (this host).")] = "local",
+    backend: opt.BackendOption = None,
+    threads: opt.ThreadsOption = None,
     arch: opt.ArchOption = None,
     db: opt.DbOption = None,
     as_json: opt.JsonOption = False,
 ) -> None:
     """Search the configurations of each problem, verify and measure them, and store every trial.
 
-    With a GPU every number is measured. With --arch, or without a GPU, kernels are compiled for real, their times are
-    the cost model's estimates, the finalists are verified in the CPU emulator, and the records are marked as predicted;
-    a measurement always outranks them. Ctrl-C keeps what was stored.
+    On a GPU and on the CPU every number is measured; without a GPU the CPU is tuned if it can run the problem. With
+    --arch, or where neither can, kernels are compiled for real, their times are the cost model's estimates, the
+    finalists are verified in the CPU emulator, and the records are marked as predicted; a measurement always outranks
+    them. Ctrl-C keeps what was stored.
 
     \b
     im2wingen tune cv5 --precision fp16 --layout nhwc
     im2wingen tune n32c64h56w56k64r3s3pad1 --time-budget 120 --db team.sqlite
     im2wingen tune im2win --precision fp32 --arch sm_80
+    im2wingen tune cv9 --batch 1 --backend cpu --threads 2
     """
-    problems = opt.ProblemOptions(precision=precision, layout=layout, batch=batch, epilogue=epilogue).several(
-        shapes, shape
-    )
+    place = opt.Place(arch=arch, backend=backend, threads=threads)
+    options = opt.ProblemOptions(precision=precision, layout=layout, batch=batch, epilogue=epilogue)
+    problems, on_cpu = place.resolve(options, shapes, shape, family)
     if executor not in _EXECUTORS:
         raise UsageError(f"executor is {executor!r}; allowed are {', '.join(_EXECUTORS)}")
     output = Output(as_json=as_json)
-    target = _stand_in(arch, output)
-    shown_target = target or opt.find_target(None, output)
+    target = None if on_cpu else _stand_in(arch, backend, output)
+    shown_target = target or (_cpu(threads, backend, output) if on_cpu else opt.find_target(None, output))
     for problem in problems:  # before hours are spent on those that come first
         families_for(problem, shown_target, family)
+    from im2wingen.tuning.cpu_executor import cpu_compiler_pool
     from im2wingen.tuning.executors import compiler_pool
 
     results: list[TuneResult] = []
-    with compiler_pool() as pool:
+    with cpu_compiler_pool() if on_cpu else compiler_pool() as pool:
         for problem in problems:
             results.append(
                 _tuned(
                     problem, target, shown_target, output, pool, families=family, time_budget_s=time_budget,
-                    max_trials=max_trials, seed=seed, resume=resume, db=db,
+                    max_trials=max_trials, seed=seed, resume=resume, db=db, backend="cpu" if on_cpu else None,
+                    threads=threads,
                 )
             )  # fmt: skip
             if results[-1].stopped_by == "interrupted":
@@ -81,13 +91,25 @@ def tune(
     command += [] if max_trials is None else ["--max-trials", str(max_trials)]
     command += [word for name in family or () for word in ("--family", name)]
     command += ["--seed", str(seed), *(["--resume"] if resume else [])]
-    command += [] if target is None else ["--arch", target.arch]
+    command += [] if target is None and not on_cpu else place.arguments(on_cpu, shown_target)
     output.finish([*command, *opt.database_arguments(db)], {"results": [_document(result) for result in results]})
 
 
-def _stand_in(arch: str | None, output: Output) -> Target | None:
+def _cpu(threads: int | None, backend: str | None, output: Output) -> CpuTarget:
+    """This machine's CPU, said where nobody asked for it; Im2wingenError where no compiler is here."""
+    target = cpu_with(threads)
+    compiler = cpu_compiler_version()
+    if backend is None:
+        output.note(
+            f"there is no CUDA device here: tuning on the CPU, {target.name} ({target.arch}), with {compiler}; "
+            f"--arch {DEFAULT_ARCH} explores for a GPU"
+        )
+    return target
+
+
+def _stand_in(arch: str | None, backend: str | None, output: Output) -> Target | None:
     """The preset to predict for; None where this machine's device is measured."""
-    if arch is None and device_count():
+    if arch is None and (device_count() or backend == "cuda"):
         return None
     target = preset(arch or DEFAULT_ARCH)
     why = "--arch was given" if arch else "there is no CUDA device here"
@@ -101,7 +123,7 @@ def _stand_in(arch: str | None, output: Output) -> Target | None:
 def _tuned(
     problem: ConvProblem,
     target: Target | None,
-    shown_target: Target,
+    shown_target: AnyTarget,
     output: Output,
     pool: "CompilePool",
     *,
@@ -111,6 +133,8 @@ def _tuned(
     seed: int,
     resume: bool,
     db: str | None,
+    backend: Backend | None,
+    threads: int | None,
 ) -> "TuneResult":
     """Tune one problem, shown live, and show what was found."""
     from im2wingen.cli.live import TuneDisplay
@@ -121,6 +145,8 @@ def _tuned(
         result = run_tune(
             problem,
             target=target,
+            backend=backend,
+            threads=threads,
             families=families,
             time_budget_s=time_budget_s,
             max_trials=max_trials,

@@ -10,9 +10,11 @@ from rich.table import Table
 from im2wingen.cache import CubinCache
 from im2wingen.cli import options as opt
 from im2wingen.cli.output import Output
+from im2wingen.cpu.worker import cpu_worker
+from im2wingen.cpu_target import CpuTarget
 from im2wingen.device import device_count
-from im2wingen.errors import CompileError, EmulatorError, Im2wingenError
-from im2wingen.families import families_for, family_named
+from im2wingen.errors import CompileError, EmulatorError, Im2wingenError, UsageError
+from im2wingen.families import AnyTarget, families_for, family_named
 from im2wingen.families.base import Config, Family
 from im2wingen.outcome import Candidate, Evaluation, Outcome
 from im2wingen.problem import ConvProblem
@@ -22,6 +24,7 @@ from im2wingen.runtime import look_up
 from im2wingen.settings import read_settings
 from im2wingen.target import Target
 from im2wingen.verify_data import GuardError, WrongResultError
+from im2wingen.worker import DeviceWorker
 
 
 def register(app: typer.Typer) -> None:
@@ -82,7 +85,7 @@ class _Verdict:
 def verify(
     shapes: opt.ShapesArgument = None,
     shape: opt.ShapesOption = None,
-    precision: opt.PrecisionOption = "fp16",
+    precision: opt.AnyPrecisionOption = None,
     layout: opt.LayoutOption = "nhwc",
     batch: opt.BatchOption = None,
     epilogue: opt.EpilogueOption = "none",
@@ -90,6 +93,8 @@ def verify(
     emulate: Annotated[bool, typer.Option("--emulate", help="Use the CPU emulator although there is a GPU.")] = False,
     sanitize: Annotated[bool, typer.Option("--sanitize", help="Emulate under the address sanitizer.")] = False,
     seed: Annotated[int, typer.Option(min=0, help="Of the test data.")] = 0,
+    backend: opt.BackendOption = None,
+    threads: opt.ThreadsOption = None,
     arch: opt.ArchOption = None,
     db: opt.DbOption = None,
     as_json: opt.JsonOption = False,
@@ -97,35 +102,45 @@ def verify(
     """Check what each family computes for each problem: its default configuration, and the stored best.
 
     On the GPU the problem itself runs, on small integers (bit for bit) and on random normals (within the error bound),
-    with guard bytes around every buffer. Without a GPU, or with --emulate or --arch, a smaller problem with the same
-    filter, strides, pads and layouts runs in the CPU emulator. Exits with 1 if a kernel is wrong.
+    with guard bytes around every buffer; on the CPU likewise. Where neither can run it, or with --emulate or --arch, a
+    smaller problem with the same filter, strides, pads and layouts runs in the CPU emulator. Exits with 1 if a kernel
+    is wrong.
     """
-    problems = opt.ProblemOptions(precision=precision, layout=layout, batch=batch, epilogue=epilogue).several(
-        shapes, shape
-    )
+    emulated = emulate or sanitize or arch is not None
+    place = opt.Place(arch=arch, backend="cuda" if backend is None and emulated else backend, threads=threads)
+    options = opt.ProblemOptions(precision=precision, layout=layout, batch=batch, epilogue=epilogue)
+    problems, on_cpu = place.resolve(options, shapes, shape, family and [family])
+    if on_cpu and emulated:
+        raise UsageError("--emulate and --sanitize run GPU kernels; leave them out, or --backend cpu")
     output = Output(as_json=as_json)
-    on_device = not (emulate or sanitize or arch) and device_count() > 0
-    target = opt.find_target(arch, output)
+    on_device = on_cpu or (not emulated and device_count() > 0)
+    target = place.target(on_cpu, output)
+    where = "the CPU" if on_cpu else "the GPU" if on_device else "the CPU emulator"
     if not on_device:
         output.note("verifying smaller problems of the same kind in the CPU emulator")
     verdicts: list[_Verdict] = []
     for problem in problems:
         cases = _cases(problem, target, family, opt.database_url(db))
-        run = _on_device(problem, cases, seed) if on_device else _emulated(problem, target, cases, seed, sanitize)
+        if isinstance(target, CpuTarget):
+            run = _measured(cpu_worker(problem, target, seed=seed), target, problem, cases)
+        elif on_device:
+            run = _measured(DeviceWorker(problem, seed=seed), target, problem, cases)
+        else:
+            run = _emulated(problem, target, cases, seed, sanitize)
         for verdict in run:
             verdicts.append(verdict)
             output.note(str(verdict))
-    output.show(_table(verdicts, "the GPU" if on_device else "the CPU emulator"))
+    output.show(_table(verdicts, where))
     command = ["verify", *opt.problem_arguments(problems), *([] if family is None else ["--family", family])]
     command += [flag for flag, given in (("--emulate", not on_device), ("--sanitize", sanitize)) if given]
-    command += ["--seed", str(seed), *([] if on_device else ["--arch", target.arch])]
+    command += ["--seed", str(seed), *([] if on_device and not on_cpu else place.arguments(on_cpu, target))]
     output.finish([*command, *opt.database_arguments(db)], {"verdicts": [verdict.document for verdict in verdicts]})
     wrong = [verdict for verdict in verdicts if verdict.is_wrong]
     if wrong:
         raise Im2wingenError(f"{len(wrong)} of {len(verdicts)} kernels failed; the first: {wrong[0]}")
 
 
-def _cases(problem: ConvProblem, target: Target, name: str | None, url: str) -> list[_Case]:
+def _cases(problem: ConvProblem, target: AnyTarget, name: str | None, url: str) -> list[_Case]:
     """The default of every family (or the named one), and the stored best where it's another config."""
     families = families_for(problem, target, None if name is None else [name])
     cases = [_Case(origin="default", family=family, config=family.default(problem, target)) for family in families]
@@ -138,25 +153,23 @@ def _cases(problem: ConvProblem, target: Target, name: str | None, url: str) -> 
     return cases
 
 
-def _on_device(problem: ConvProblem, cases: Iterable[_Case], seed: int) -> Iterator[_Verdict]:
-    """Each case in a process of its own kind, which survives a hang or a fault."""
-    from im2wingen.tuning.executors import device_facts
-    from im2wingen.worker import DeviceWorker
-
-    facts = device_facts((0,))
+def _measured(
+    worker: DeviceWorker, target: AnyTarget, problem: ConvProblem, cases: Iterable[_Case]
+) -> Iterator[_Verdict]:
+    """Each case in a process that a hang or a fault may end."""
     cache = CubinCache(read_settings().cache_dir)
-    with DeviceWorker(problem, seed=seed) as worker:
+    with worker:
         for case in cases:
-            plan = case.family.plan(problem, facts.target, case.config)
+            plan = case.family.plan(problem, target, case.config)
             try:
-                cubins = tuple(cache.get_or_compile(source, facts.target.arch) for source in plan_sources(plan))
+                cubins = tuple(cache.get_or_compile(source, target.arch) for source in plan_sources(plan))
             except CompileError as error:
                 evaluation = Evaluation(outcome=Outcome.COMPILE_ERROR, reason=str(error))
             else:
                 evaluation = worker.evaluate(
                     Candidate(family=case.family.name, config_digest=case.config.digest(), plan=plan, cubins=cubins)
                 )
-            yield _Verdict(case=case, where=facts.target.name, ran=problem, evaluation=evaluation)
+            yield _Verdict(case=case, where=target.name, ran=problem, evaluation=evaluation)
 
 
 def _emulated(

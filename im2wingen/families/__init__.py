@@ -3,15 +3,15 @@
 from collections.abc import Sequence
 
 from im2wingen.errors import UnsupportedError, UsageError
-from im2wingen.families.base import Config, Family, Launch, Plan, Rule
+from im2wingen.families.base import AnyTarget, Config, Family, Launch, Plan, Rule
 from im2wingen.families.mma import MMA
+from im2wingen.families.simd import SIMD
 from im2wingen.families.simt import SIMT
 from im2wingen.families.wgmma import WGMMA
 from im2wingen.families.wgmma_rows import WGMMA_ROWS
 from im2wingen.problem import ConvProblem
-from im2wingen.target import Target
 
-FAMILIES: dict[str, Family] = {family.name: family for family in (SIMT, MMA, WGMMA, WGMMA_ROWS)}
+FAMILIES: dict[str, Family] = {family.name: family for family in (SIMT, MMA, WGMMA, WGMMA_ROWS, SIMD)}
 
 
 def family_named(name: str) -> Family:
@@ -21,7 +21,7 @@ def family_named(name: str) -> Family:
     return FAMILIES[name]
 
 
-def families_for(problem: ConvProblem, target: Target, names: Sequence[str] | None = None) -> list[Family]:
+def families_for(problem: ConvProblem, target: AnyTarget, names: Sequence[str] | None = None) -> list[Family]:
     """Every family, or of those named every one, that can run the problem on the target.
 
     UnsupportedError with each family's reason if none can, UsageError for an unknown name.
@@ -34,4 +34,4 @@ def families_for(problem: ConvProblem, target: Target, names: Sequence[str] | No
     return able
 
 
-__all__ = ["FAMILIES", "Config", "Family", "Launch", "Plan", "Rule", "families_for", "family_named"]
+__all__ = ["FAMILIES", "AnyTarget", "Config", "Family", "Launch", "Plan", "Rule", "families_for", "family_named"]

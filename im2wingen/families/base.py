@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeVar, cast, get_args, get_origin, get_type_hints
 
+from im2wingen.cpu_target import CpuTarget
 from im2wingen.errors import UsageError
 from im2wingen.families.tensor_map import TensorMap as TensorMap
 from im2wingen.problem import ConvProblem
@@ -15,6 +16,7 @@ from im2wingen.target import Target
 T = TypeVar("T")
 TemplateValue = int | bool | str
 Pipe = Literal["memory", "ffma", "mma"]
+AnyTarget = Target | CpuTarget  # a family runs on one of both kinds; `unsupported` alone takes either
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +47,7 @@ class Rule:
     """A legality predicate; `sentence` says what must hold and is what the user reads when it does not."""
 
     sentence: str
-    holds: Callable[[ConvProblem, Target, Any], bool]
+    holds: Callable[[ConvProblem, Any, Any], bool]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,13 +102,13 @@ class Family:
     config_type: type[Config]
     templates: tuple[str, ...]  # every template its plans may use
     archs: tuple[str, ...]  # every arch that its templates are compiled for in the tests
-    unsupported: Callable[[ConvProblem, Target], str | None]  # the sentence why not, or None
-    suggest: Callable[[ConvProblem, Target, Choose], Config]
+    unsupported: Callable[[ConvProblem, AnyTarget], str | None]  # the sentence why not, or None
+    suggest: Callable[[ConvProblem, Any, Choose], Config]
     rules: tuple[Rule, ...]
-    default: Callable[[ConvProblem, Target], Config]  # legal wherever the family is supported
-    plan: Callable[[ConvProblem, Target, Any], Plan]
+    default: Callable[[ConvProblem, Any], Config]  # legal wherever the family is supported
+    plan: Callable[[ConvProblem, Any, Any], Plan]
 
-    def broken_rules(self, problem: ConvProblem, target: Target, config: Config) -> list[str]:
+    def broken_rules(self, problem: ConvProblem, target: AnyTarget, config: Config) -> list[str]:
         """The sentences of the rules that the config breaks; empty for a legal config.
 
         Every number of a config is a count. One below 1 is told alone: the rules divide by them.
@@ -126,7 +128,7 @@ class Family:
             _check_type(f"config field {name}", stored[name], hints[name])
         return self.config_type(**stored)
 
-    def choices_of(self, problem: ConvProblem, target: Target, config: Config) -> dict[str, Any] | None:
+    def choices_of(self, problem: ConvProblem, target: AnyTarget, config: Config) -> dict[str, Any] | None:
         """The names and values that `suggest` would pick to arrive at `config`, or None if it can't."""
         picked: dict[str, Any] = {}
 
@@ -143,7 +145,7 @@ class Family:
         except LookupError:
             return None
 
-    def random_configs(self, problem: ConvProblem, target: Target, seed: int) -> Iterator[Config]:
+    def random_configs(self, problem: ConvProblem, target: AnyTarget, seed: int) -> Iterator[Config]:
         """Endless legal and illegal picks from the search space, for tests and for model-ranked seeding."""
         import random
 

@@ -1,16 +1,20 @@
 """What an mma config must obey, and which problems the family takes."""
 
-from im2wingen.families.base import Rule
+from im2wingen.families.base import AnyTarget, Rule
 from im2wingen.families.mma_choices import WARP_WIDTHS, block_k_choices, copy_choices, runs
 from im2wingen.families.mma_config import MmaConfig, MmaGeometry
-from im2wingen.families.support import MAX_GRID_X, MAX_STRIDE, round_up, unit_elements
+from im2wingen.families.support import MAX_GRID_X, MAX_STRIDE, foreign_layout, round_up, unit_elements
 from im2wingen.problem import ConvProblem
 from im2wingen.target import Target
 
 RESERVED_SMEM = 1024  # per CTA, by the system
 
 
-def unsupported(problem: ConvProblem, target: Target) -> str | None:
+def unsupported(problem: ConvProblem, target: AnyTarget) -> str | None:
+    if not isinstance(target, Target):
+        return f"needs a CUDA GPU, the target is {target.name}"
+    if (reason := foreign_layout(problem)) is not None:
+        return reason
     if problem.precision not in ("fp16", "bf16", "tf32"):
         return f"precision {problem.precision} is not one of fp16, bf16, tf32"
     if problem.groups != 1:

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 
-from im2wingen.families.base import Rule
+from im2wingen.families.base import AnyTarget, Rule
 from im2wingen.families.simt_config import SimtConfig
 from im2wingen.families.simt_geometry import SimtGeometry
-from im2wingen.families.support import MAX_GRID_X, MAX_STRIDE, ceil_div, round_up
+from im2wingen.families.support import MAX_GRID_X, MAX_STRIDE, ceil_div, foreign_layout, round_up
 from im2wingen.problem import ConvProblem
 from im2wingen.target import Target
 
@@ -14,8 +14,12 @@ _MAX_BOX_ELEMENTS = 2**30 - 4  # byte offsets within a box are 32-bit
 _MAX_STRAIGHT_FFMAS = 6144  # an instruction is 16 bytes, the instruction cache 128 KiB
 
 
-def unsupported(problem: ConvProblem, target: Target) -> str | None:
+def unsupported(problem: ConvProblem, target: AnyTarget) -> str | None:
     """The sentence why the family can't run the problem, or None."""
+    if not isinstance(target, Target):
+        return f"needs a CUDA GPU, the target is {target.name}"
+    if (reason := foreign_layout(problem)) is not None:
+        return reason
     if problem.precision != "fp32":
         return f"simt computes fp32; the problem is {problem.precision}"
     if problem.groups != 1:

@@ -31,6 +31,14 @@ def problem_values(problem: ConvProblem) -> dict[str, TemplateValue]:
     }  # fmt: skip
 
 
+def foreign_layout(problem: ConvProblem) -> str | None:
+    """The sentence of a family that takes neither CHWN nor CHWN8, or None."""
+    taken = ("nhwc", "nchw")
+    if problem.x_layout in taken and problem.y_layout in taken:
+        return None
+    return f"layout {problem.layout} is not supported: x and y must be nhwc or nchw"
+
+
 def ceil_div(a: int, b: int) -> int:
     return -(-a // b)
 

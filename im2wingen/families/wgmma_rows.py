@@ -1,7 +1,7 @@
 """The wgmma_rows family: first layers (few input channels) in fp16 and bf16 on Hopper's tensor cores; sm_90a."""
 
 from im2wingen.families import wgmma_rows_rules
-from im2wingen.families.base import Family, Launch, Plan
+from im2wingen.families.base import AnyTarget, Family, Launch, Plan
 from im2wingen.families.support import ceil_div, problem_values
 from im2wingen.families.wgmma_rows_config import WgmmaRowsConfig, WgmmaRowsGeometry
 from im2wingen.families.wgmma_rows_cost import cta_cycles
@@ -13,9 +13,9 @@ from im2wingen.target import Target
 _PACK_THREADS = 256
 
 
-def unsupported(problem: ConvProblem, target: Target) -> str | None:
+def unsupported(problem: ConvProblem, target: AnyTarget) -> str | None:
     reason = wgmma_rows_rules.unsupported(problem, target)
-    if reason is None and not has_shapes(problem, target):
+    if reason is None and isinstance(target, Target) and not has_shapes(problem, target):
         return "no block of rows with its filters fits shared memory"
     return reason
 

@@ -1,6 +1,7 @@
 """What a wgmma_rows config must obey, and which problems the family takes."""
 
-from im2wingen.families.base import Rule
+from im2wingen.families.base import AnyTarget, Rule
+from im2wingen.families.support import foreign_layout
 from im2wingen.families.wgmma_rows_config import WgmmaRowsConfig, WgmmaRowsGeometry
 from im2wingen.problem import ConvProblem
 from im2wingen.target import Target
@@ -10,7 +11,11 @@ MAX_STEPS = 256  # the products of a tile are unrolled
 _OTHER_REGISTERS = 44  # of a consumer's thread, beside its accumulators
 
 
-def unsupported(problem: ConvProblem, target: Target) -> str | None:
+def unsupported(problem: ConvProblem, target: AnyTarget) -> str | None:
+    if not isinstance(target, Target):
+        return f"needs a CUDA GPU, the target is {target.name}"
+    if (reason := foreign_layout(problem)) is not None:
+        return reason
     if problem.precision not in ("fp16", "bf16"):
         return f"precision {problem.precision} is not one of fp16, bf16"
     if target.arch != "sm_90a":

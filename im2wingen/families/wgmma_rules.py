@@ -1,7 +1,7 @@
 """What a wgmma config must obey, and which problems the family takes."""
 
-from im2wingen.families.base import Rule
-from im2wingen.families.support import unit_elements
+from im2wingen.families.base import AnyTarget, Rule
+from im2wingen.families.support import foreign_layout, unit_elements
 from im2wingen.families.wgmma_config import WgmmaConfig, WgmmaGeometry, horizontal, vertical
 from im2wingen.problem import ConvProblem
 from im2wingen.target import Target
@@ -12,7 +12,11 @@ ROW_BYTES = (128, 64)  # of a chunk: the swizzles
 _MAX_DIM = 2**31  # coordinates are 32-bit and signed
 
 
-def unsupported(problem: ConvProblem, target: Target) -> str | None:
+def unsupported(problem: ConvProblem, target: AnyTarget) -> str | None:
+    if not isinstance(target, Target):
+        return f"needs a CUDA GPU, the target is {target.name}"
+    if (reason := foreign_layout(problem)) is not None:
+        return reason
     if problem.precision not in ("fp16", "bf16", "tf32"):
         return f"precision {problem.precision} is not one of fp16, bf16, tf32"
     if target.arch != "sm_90a":

@@ -5,16 +5,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from im2wingen.compilers import made_here
 from im2wingen.cost_model import estimate_us
+from im2wingen.cpu_target import CpuTarget
 from im2wingen.db.look_up import LayeredRecords
 from im2wingen.db.records import TrialRecord
 from im2wingen.errors import UsageError
 from im2wingen.families import families_for
-from im2wingen.families.base import Config, Family, Plan
-from im2wingen.nvrtc import nvrtc_version
+from im2wingen.families.base import AnyTarget, Config, Family, Plan
 from im2wingen.problem import ConvProblem
 from im2wingen.render import Source, plan_sources, sources_digest, template_digests
-from im2wingen.target import Target
 
 log = logging.getLogger(__name__)
 
@@ -37,16 +37,18 @@ class Choice:
 
     @property
     def recorded_sha256(self) -> tuple[str, ...]:
-        """The cubins that the record vouches for; empty where it can't: another problem, or another NVRTC's cubins."""
+        """The cubins that the record vouches for; empty where it can't: another problem or compiler."""
         record = self.record
-        if record is None or self.level != "exact" or record.nvrtc_version != nvrtc_version():
+        if record is None or self.level != "exact":
+            return ()
+        if not made_here(record.arch, nvrtc=record.nvrtc_version, driver=record.driver_version):
             return ()
         return record.cubin_sha256 if len(record.cubin_sha256) == len(self.sources) else ()
 
 
 def choose(
     problem: ConvProblem,
-    target: Target,
+    target: AnyTarget,
     records: LayeredRecords,
     *,
     device_name: str | None = None,
@@ -66,13 +68,20 @@ def choose(
 
 
 def _stored(
-    problem: ConvProblem, target: Target, records: LayeredRecords, able: Mapping[str, Family], device_name: str | None
+    problem: ConvProblem,
+    target: AnyTarget,
+    records: LayeredRecords,
+    able: Mapping[str, Family],
+    device_name: str | None,
 ) -> Iterator[Choice]:
     """Usable choices from the database, best first; asked for lazily, level by level."""
     digests = template_digests(able.values())
-    for record in records.best(
+    stored = records.best(
         problem.key, arch=target.arch, device_name=device_name, template_digests=digests, limit=_RECORDS
-    ):
+    )
+    if isinstance(target, CpuTarget):  # those of as many threads first
+        stored.sort(key=lambda record: record.sm_count != target.cores)
+    for record in stored:
         how = "predicted for" if record.predicted else "measured on"
         yield from _usable(problem, target, able, record, "exact", f"the best of this problem {how} {_where(record)}")
     for neighbour in records.near(
@@ -87,7 +96,12 @@ def _stored(
 
 
 def _usable(
-    problem: ConvProblem, target: Target, able: Mapping[str, Family], record: TrialRecord, level: Level, rule: str
+    problem: ConvProblem,
+    target: AnyTarget,
+    able: Mapping[str, Family],
+    record: TrialRecord,
+    level: Level,
+    rule: str,
 ) -> Iterator[Choice]:
     """The record as a choice for this problem, or nothing where it doesn't serve."""
     family = able[record.family]
@@ -107,7 +121,7 @@ def _usable(
     yield Choice(level=level, rule=rule, family=family.name, config=config, plan=plan, sources=sources, record=record)
 
 
-def _default(problem: ConvProblem, target: Target, able: Mapping[str, Family]) -> Choice:
+def _default(problem: ConvProblem, target: AnyTarget, able: Mapping[str, Family]) -> Choice:
     """The default config of the family that the cost model ranks first."""
     plans: list[tuple[float, str, Config, Plan]] = []
     for name, family in able.items():

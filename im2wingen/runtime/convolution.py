@@ -1,20 +1,23 @@
 """Convolution: a loaded kernel that checks each kind of arrays once and launches on the caller's stream."""
 
-from collections.abc import Hashable, Iterable, Mapping
+import threading
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from im2wingen.arrays import TORCH, Framework, framework_of
 from im2wingen.errors import ArrayError, NoDeviceError
 from im2wingen.families.base import Plan
+from im2wingen.host_arrays import HOST_TORCH, host_framework_of
 from im2wingen.problem import ConvProblem
 from im2wingen.render import Source
 from im2wingen.runtime.modules import LoadedKernels, split_plan
 from im2wingen.runtime.operands import ALIGNMENT, Operands, check_alignment, check_overlap
 from im2wingen.runtime.provenance import Provenance
+from im2wingen.runtime.serving_cpu import ServingCpu
 from im2wingen.runtime.serving_device import ServingDevice
+from im2wingen.runtime.workspace import Workspace
 
-_WORKSPACE_ALIGNMENT = 256  # bytes
 _MAX_SIGNATURES = 256  # kinds of arrays that are remembered as accepted
 
 
@@ -32,36 +35,17 @@ class PackedFilter:
     kernel_key: Hashable
 
 
-class _Workspace:
-    """Named pieces of one allocation."""
-
-    def __init__(self, plan: Plan, names: Iterable[str]) -> None:
-        self.offsets: dict[str, int] = {}
-        self.n_bytes = 0
-        for name in names:
-            self.offsets[name] = self.n_bytes
-            self.n_bytes += -(-plan.workspace[name] // _WORKSPACE_ALIGNMENT) * _WORKSPACE_ALIGNMENT
-
-    def place(self, library: Framework, like: Any, stream: int, pointers: dict[str, int]) -> Any:
-        """Allocate, and add the pieces' addresses to `pointers`; returns what keeps them alive, or None."""
-        if not self.n_bytes:
-            return None
-        scratch = library.scratch(like, self.n_bytes, stream)
-        base = library.pointer(scratch)
-        for name, offset in self.offsets.items():
-            pointers[name] = base + offset
-        return scratch
-
-
 class Convolution:
     """y = conv(x, w, bias, out) for one problem, its batch included; made by `load`.
 
-    Arrays may come from PyTorch, CuPy or any exporter of DLPack or `__cuda_array_interface__` and are never copied. For
-    NHWC problems x is [N,C,H,W] in channels-last strides or [N,H,W,C] contiguous, w likewise [K,C,R,S] or [K,R,S,C];
-    for NCHW problems both are contiguous. y comes in the order that x came in. Everything runs on the current stream of
-    x's framework (CUDA's default stream for exporters), and that framework allocates y and the workspace, so calls can
-    be captured in a CUDA graph; keep the Convolution as long as the graph. No gradient flows through it. Threads may
-    share it.
+    Arrays may come from PyTorch, CuPy or any exporter of DLPack or `__cuda_array_interface__`, on the CPU from PyTorch,
+    NumPy or any exporter of DLPack or Python's buffers, and are never copied. For NHWC problems x is [N,C,H,W] in
+    channels-last strides or [N,H,W,C] contiguous, w likewise [K,C,R,S] or [K,R,S,C]; for the others both are
+    contiguous, x as `problem.x_shape` has it. y comes in the order that x came in. Everything runs on the current
+    stream of x's framework (CUDA's default stream for exporters), and that framework allocates y and the workspace, so
+    calls can be captured in a CUDA graph; keep the Convolution as long as the graph. No gradient flows through it.
+    Threads may share it. On the CPU a call returns when y is there, and each thread keeps its workspace for its next
+    call.
     """
 
     def __init__(
@@ -71,7 +55,7 @@ class Convolution:
         sources: tuple[Source, ...],
         provenance: Provenance,
         *,
-        device: ServingDevice | None,
+        device: ServingDevice | ServingCpu | None,
         kernels: LoadedKernels | None,
     ) -> None:
         self.problem = problem
@@ -79,15 +63,19 @@ class Convolution:
         self.sources = sources
         self.workspace_bytes = plan.workspace_bytes
         self._device, self._kernels = device, kernels
+        on_cpu = isinstance(device, ServingCpu)
+        self._framework_of = host_framework_of if on_cpu else framework_of
+        self._alignment = problem.element_bytes if on_cpu else ALIGNMENT
+        self._reused = threading.local() if on_cpu else None
         self._operands = Operands.of(problem, device.ordinal if device else 0)
         self._sizes_bytes = self._operands.sizes_bytes()
         self._accepted: dict[Hashable, bool] = {}  # signature -> whether x came in logical order
         pack, _ = split_plan(plan)
         packed = {name for i in pack for name in plan.launches[i].array_names if name != "w"}
         rest = [name for name in plan.workspace if name not in packed]
-        self._all_workspace = _Workspace(plan, (*sorted(packed), *rest))
-        self._packed_workspace = _Workspace(plan, sorted(packed))
-        self._rest_workspace = _Workspace(plan, rest)
+        self._all_workspace = Workspace(plan, (*sorted(packed), *rest))
+        self._packed_workspace = Workspace(plan, sorted(packed))
+        self._rest_workspace = Workspace(plan, rest)
         sha256 = provenance.cubin_sha256
         self._pack_key = (
             self._operands.device, self._operands.w, problem.precision, tuple(sha256[i] for i in pack if sha256),
@@ -104,8 +92,8 @@ class Convolution:
         loaded for an arch alone.
         """
         device, kernels = self._on_device()
-        library = framework_of(x, "x")
-        stream = library.current_stream(device.ordinal)
+        library = self._framework_of(x, "x")
+        stream = library.current_stream(device.ordinal or 0)
         packed = w if isinstance(w, PackedFilter) else None
         x = library.adopt(x, "x", stream)
         pointers = {"x": library.pointer(x), "bias": 0}
@@ -115,7 +103,7 @@ class Convolution:
             if array is None:
                 signature.append(None)
                 continue
-            owner = framework_of(array, role)
+            owner = self._framework_of(array, role)
             view = owner.adopt(array, role, stream)
             pointers[role] = owner.pointer(view)
             signature.append(owner.signature(view))
@@ -134,10 +122,10 @@ class Convolution:
         else:
             pointers["y"] = pointers["out"]
             check_overlap({role: pointers[role] for role in ("x", "w", "bias", "out")}, self._sizes_bytes)
-        if (pointers["x"] | pointers["w"] | pointers["bias"] | pointers["y"]) % ALIGNMENT:
-            check_alignment(pointers)
+        if (pointers["x"] | pointers["w"] | pointers["bias"] | pointers["y"]) % self._alignment:
+            check_alignment(pointers, self._alignment)
         workspace = self._all_workspace if packed is None else self._rest_workspace
-        scratch = workspace.place(library, x, stream, pointers)
+        scratch = workspace.place(library, x, stream, pointers, self._reused)
         pack = kernels.pack if packed is None else None
         if pack is not None:
             device.launch(pack, pointers, stream)
@@ -148,18 +136,18 @@ class Convolution:
     def pack(self, w: Any) -> PackedFilter:
         """Run the plan's packing of `w` once; where the plan has none, the result just holds `w`."""
         device, kernels = self._on_device()
-        library = framework_of(w, "w")
-        stream = library.current_stream(device.ordinal)
+        library = self._framework_of(w, "w")
+        stream = library.current_stream(device.ordinal or 0)
         view = library.adopt(w, "w", stream)
         self._operands.check_w(library.facts(view))
         pointers = {"w": library.pointer(view)}
-        check_alignment(pointers)
+        check_alignment(pointers, self._alignment)
         scratch = self._packed_workspace.place(library, view, stream, pointers)
         if kernels.pack is not None:
             device.launch(kernels.pack, pointers, stream)
         return PackedFilter(w=view, scratch=scratch, pointers=pointers, kernel_key=self._pack_key)
 
-    def _on_device(self) -> tuple[ServingDevice, LoadedKernels]:
+    def _on_device(self) -> tuple[ServingDevice | ServingCpu, LoadedKernels]:
         if self._device is None or self._kernels is None:
             raise NoDeviceError(
                 f"this convolution was loaded for {self.provenance.arch} without a device, to be looked at; "
@@ -172,7 +160,7 @@ class Convolution:
     ) -> bool:
         """Check arrays of a kind that was not seen before; returns whether x came in logical order."""
         facts = {role: owner.facts(view) for role, owner, view in arrays}
-        logical = self._operands.check_x(facts["x"], prefer_logical=library is TORCH)
+        logical = self._operands.check_x(facts["x"], prefer_logical=library in (TORCH, HOST_TORCH))
         if needs_w:
             if "w" not in facts:
                 raise ArrayError("w is missing")

@@ -4,10 +4,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import get_args
 
+from im2wingen.backends import Backend, resolve_backend
 from im2wingen.cache import CubinCache
+from im2wingen.cpu.devices import cpu_with
 from im2wingen.db import LayeredRecords, TuningDatabase, open_records
 from im2wingen.errors import UsageError
-from im2wingen.families.base import Plan
+from im2wingen.families.base import AnyTarget, Plan
 from im2wingen.nvrtc import Cubin
 from im2wingen.problem import ConvProblem
 from im2wingen.runtime.choice import Choice, choose
@@ -15,12 +17,13 @@ from im2wingen.runtime.convolution import Convolution
 from im2wingen.runtime.cubins import obtain_cubins
 from im2wingen.runtime.modules import LoadedKernels, ModuleCache, split_plan
 from im2wingen.runtime.provenance import Provenance
+from im2wingen.runtime.serving_cpu import ServingCpu
 from im2wingen.runtime.serving_device import ServingDevice, serving_device
 from im2wingen.settings import Mode, read_settings
 from im2wingen.target import Target, preset
 
 _MAX_LOADED = 256  # loaded kernels a device keeps beyond those that convolutions hold
-_modules: dict[int, ModuleCache] = {}
+_modules: dict[int | tuple[str, int], ModuleCache] = {}  # by CUDA ordinal, or ("cpu", threads)
 
 
 def load(
@@ -30,8 +33,13 @@ def load(
     device: int | None = None,
     db: str | None = None,
     arch: str | None = None,
+    backend: Backend | None = None,
+    threads: int | None = None,
 ) -> Convolution:
-    """The best known kernel for `problem` on a CUDA device, by the levels exact, batch, shape, default.
+    """The best known kernel for `problem`, by the levels exact, batch, shape, default.
+
+    `backend`: `cuda` or `cpu`; None means a GPU or, where there is none, the CPU if it can run the problem. `threads`:
+    of the CPU, one a core if None.
 
     `mode`: `frozen` never compiles, `cache` compiles what the kernel cache lacks, `tune` tunes a problem that has no
     record of its own, within IM2WINGEN_TUNE_BUDGET seconds. `device`: CUDA ordinal, 0 if None. `db`: path or URL of the
@@ -42,16 +50,29 @@ def load(
     mode, url = mode or settings.mode, db or settings.db_url
     if mode not in get_args(Mode):
         raise UsageError(f"mode is {mode!r}; allowed are {', '.join(get_args(Mode))}")
+    asks_for_gpu = arch is not None or device is not None
+    if resolve_backend(problem, backend, threads=threads, asks_for_gpu=asks_for_gpu) == "cpu":
+        return _served(problem, mode, url, ServingCpu(cpu_with(threads)))
     if arch is not None and device is None:
         return _for_arch(problem, preset(arch), url)
     serving = serving_device(device or 0)
     if arch is not None and preset(arch).arch != serving.target.arch:
         raise UsageError(f"arch is {arch!r}; device {serving.ordinal} ({serving.name}) has {serving.target.arch}")
+    return _served(problem, mode, url, serving)
+
+
+def _served(problem: ConvProblem, mode: Mode, url: str, serving: ServingDevice | ServingCpu) -> Convolution:
+    settings = read_settings()
     choice = look_up(problem, serving.target, url)
     if mode == "tune" and (choice.record is None or choice.level != "exact" or choice.record.predicted):
         from im2wingen.tune import tune  # brings Optuna along
 
-        tune(problem, time_budget_s=settings.tune_budget_s, db=url, devices=(serving.ordinal,))
+        if isinstance(serving, ServingCpu):
+            tune(
+                problem, time_budget_s=settings.tune_budget_s, db=url, backend="cpu", threads=serving.target.cores
+            )  # fmt: skip
+        else:
+            tune(problem, time_budget_s=settings.tune_budget_s, db=url, devices=(serving.ordinal,))
         choice = look_up(problem, serving.target, url)
     cache = CubinCache(settings.cache_dir)
     cubins, origin = obtain_cubins(choice, serving.target.arch, cache, may_compile=mode != "frozen")
@@ -60,7 +81,7 @@ def load(
     return Convolution(problem, choice.plan, choice.sources, provenance, device=serving, kernels=kernels)
 
 
-def look_up(problem: ConvProblem, target: Target, url: str, *, family: str | None = None) -> Choice:
+def look_up(problem: ConvProblem, target: AnyTarget, url: str, *, family: str | None = None) -> Choice:
     """`choose` on the database at `url` and the shipped records; the target's name counts as the device's."""
     with opened_records(url) as records:
         return choose(problem, target, records, device_name=target.name, family=family)
@@ -84,14 +105,17 @@ def _for_arch(problem: ConvProblem, target: Target, url: str) -> Convolution:
     return Convolution(problem, choice.plan, choice.sources, provenance, device=None, kernels=None)
 
 
-def _loaded(problem: ConvProblem, choice: Choice, cubins: tuple[Cubin, ...], serving: ServingDevice) -> LoadedKernels:
+def _loaded(
+    problem: ConvProblem, choice: Choice, cubins: tuple[Cubin, ...], serving: ServingDevice | ServingCpu
+) -> LoadedKernels:
     """The cubins on the device, from its LRU; the key holds all that a launch depends on."""
-    modules = _modules.setdefault(serving.ordinal, ModuleCache(_MAX_LOADED, serving.unload))
+    place = ("cpu", serving.target.cores) if isinstance(serving, ServingCpu) else serving.ordinal
+    modules = _modules.setdefault(place, ModuleCache(_MAX_LOADED, serving.unload))
     key = (problem.key, choice.family, choice.config.digest(), tuple(cubin.sha256 for cubin in cubins))
     return modules.get(key, lambda: _load_halves(choice.plan, cubins, serving))
 
 
-def _load_halves(plan: Plan, cubins: tuple[Cubin, ...], serving: ServingDevice) -> LoadedKernels:
+def _load_halves(plan: Plan, cubins: tuple[Cubin, ...], serving: ServingDevice | ServingCpu) -> LoadedKernels:
     pack, main = (
         (Plan(launches=tuple(plan.launches[i] for i in half)), tuple(cubins[i] for i in half))
         for half in split_plan(plan)

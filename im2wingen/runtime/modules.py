@@ -5,17 +5,17 @@ import weakref
 from collections import OrderedDict, deque
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
+from typing import Any
 
 from im2wingen.families.base import Launch, Plan
-from im2wingen.kernel import LoadedPlan
 
 
 @dataclass(slots=True, weakref_slot=True, eq=False)
 class LoadedKernels:
     """A loaded plan in two halves: `pack` depends on the filter alone (None if nothing does), `main` is the rest."""
 
-    pack: LoadedPlan | None
-    main: LoadedPlan
+    pack: Any  # a LoadedPlan or LoadedCpuPlan: what the device's `load` gave
+    main: Any
 
 
 @dataclass(slots=True, eq=False)
@@ -33,12 +33,12 @@ class ModuleCache:
     from a garbage collection, which could fall into the capture of a CUDA graph.
     """
 
-    def __init__(self, capacity: int, unload: Callable[[LoadedPlan], None]) -> None:
+    def __init__(self, capacity: int, unload: Callable[[Any], None]) -> None:
         self._capacity = capacity
         self._unload = unload
         self._lock = threading.Lock()  # guards _entries
         self._entries: OrderedDict[Hashable, _Entry] = OrderedDict()
-        self._retired: deque[LoadedPlan] = deque()
+        self._retired: deque[Any] = deque()
 
     def get(self, key: Hashable, load: Callable[[], LoadedKernels]) -> LoadedKernels:
         """The kernels under `key`, loaded by `load` where they are not there; its error is the caller's alone."""
@@ -57,7 +57,7 @@ class ModuleCache:
     def __len__(self) -> int:
         return len(self._entries)
 
-    def _retire(self, *plans: LoadedPlan | None) -> None:
+    def _retire(self, *plans: Any) -> None:
         self._retired.extend(plan for plan in plans if plan is not None)
 
     def _unload_retired(self) -> None:

@@ -1,15 +1,16 @@
 """What arrays a convolution accepts, and the sentence for each that it does not."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from im2wingen.arrays import ArrayFacts, contiguous_strides
 from im2wingen.errors import ArrayError
-from im2wingen.problem import ConvProblem
+from im2wingen.problem import ConvProblem, Layout
 
 ALIGNMENT = 16  # bytes; what the kernels' widest loads and stores need of every pointer
 
-_DTYPES = {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32", "tf32": "float32"}
+_DTYPES = {"fp16": "float16", "bf16": "bfloat16", "fp64": "float64", "fp32": "float32", "tf32": "float32"}
 Shape = tuple[int, ...]
 
 
@@ -52,25 +53,34 @@ def arrangements(letters: str, logical_shape: Shape, *, channels_last: bool) -> 
     )
 
 
+def _images(letters: str, logical_shape: Shape, layout: Layout, stored: Shape) -> tuple[Arrangement, ...]:
+    """The ways to hand over x or y; CHWN and CHWN8 as they lie in memory alone."""
+    if layout in ("nhwc", "nchw"):
+        return arrangements(letters, logical_shape, channels_last=layout == "nhwc")
+    order = letters[1:] + letters[0]
+    letters = order if layout == "chwn" else f"[N/8]{order[:-1]}8"
+    return (Arrangement(letters=letters, shape=stored, strides=contiguous_strides(stored), logical=False),)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operands:
     """The arrangements and sizes of one problem's arrays on one device."""
 
     problem: ConvProblem
-    device: int
+    device: int | None  # None: the CPU
     x: tuple[Arrangement, ...]
     w: tuple[Arrangement, ...]
     y: tuple[Arrangement, ...]
 
     @classmethod
-    def of(cls, problem: ConvProblem, device: int) -> "Operands":
+    def of(cls, problem: ConvProblem, device: int | None) -> "Operands":
         p = problem
         return cls(
             problem=p,
             device=device,
-            x=arrangements("NCHW", (p.n, p.c, p.h, p.w), channels_last=p.x_layout == "nhwc"),
+            x=_images("NCHW", (p.n, p.c, p.h, p.w), p.x_layout, p.x_shape),
             w=arrangements("KCRS", (p.k, p.group_c, p.r, p.s), channels_last=p.w_layout == "krsc"),
-            y=arrangements("NKPQ", (p.n, p.k, p.p, p.q), channels_last=p.y_layout == "nhwc"),
+            y=_images("NKPQ", (p.n, p.k, p.p, p.q), p.y_layout, p.y_shape),
         )
 
     def check_x(self, facts: ArrayFacts, *, prefer_logical: bool) -> bool:
@@ -78,7 +88,7 @@ class Operands:
         self._check_common("x", facts)
         fitting = {arrangement.logical for arrangement in self.x if arrangement.fits(facts)}
         if not fitting:
-            first = facts.shape[0] if len(facts.shape) == 4 else self.problem.n
+            first = facts.shape[0] if self.x[0].letters[0] == "N" and len(facts.shape) == 4 else self.problem.n
             if first != self.problem.n and any((first, *a.shape[1:]) == facts.shape for a in self.x):
                 raise ArrayError(
                     f"x has batch {first} and this convolution was loaded for batch {self.problem.n}; "
@@ -119,17 +129,20 @@ class Operands:
     def sizes_bytes(self) -> dict[str, int]:
         """Bytes of each operand; all are dense."""
         elements = {
-            "x": self.problem.n * self.problem.c * self.problem.h * self.problem.w,
+            "x": math.prod(self.problem.x_shape),
             "w": self.problem.k * self.problem.gemm_k,
             "bias": self.problem.k,
-            "out": self.problem.gemm_m * self.problem.k,
+            "out": math.prod(self.problem.y_shape),
         }
         return {role: count * self.problem.element_bytes for role, count in elements.items()}
 
     def _check_common(self, role: str, facts: ArrayFacts) -> None:
-        if facts.device is None:
+        if self.device is None:
+            if facts.device is not None:
+                raise ArrayError(f"{role} is on CUDA device {facts.device} and this convolution was loaded for the CPU")
+        elif facts.device is None:
             raise ArrayError(f"{role} lies in host memory; move it to CUDA device {self.device}")
-        if facts.device != self.device:
+        elif facts.device != self.device:
             raise ArrayError(
                 f"{role} is on CUDA device {facts.device} and this convolution was loaded for device {self.device}"
             )
@@ -138,11 +151,11 @@ class Operands:
             raise ArrayError(f"{role} has dtype {facts.dtype}; precision {self.problem.precision} needs {wanted}")
 
 
-def check_alignment(pointers: dict[str, int]) -> None:
-    """ArrayError for the first pointer that is not a multiple of 16 bytes (a slice that starts off the grid)."""
+def check_alignment(pointers: dict[str, int], alignment: int = ALIGNMENT) -> None:
+    """ArrayError for the first pointer that is not a multiple of so many bytes (a slice that starts off the grid)."""
     for role, pointer in pointers.items():
-        if pointer % ALIGNMENT:
-            raise ArrayError(f"{role} starts at address {pointer:#x}, which is not a multiple of {ALIGNMENT} bytes")
+        if pointer % alignment:
+            raise ArrayError(f"{role} starts at address {pointer:#x}, which is not a multiple of {alignment} bytes")
 
 
 def check_overlap(pointers: dict[str, int], sizes_bytes: dict[str, int]) -> None:

@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from im2wingen.cpu_target import CpuTarget
 from im2wingen.db.records import TrialRecord
-from im2wingen.families.base import TemplateValue
+from im2wingen.families.base import AnyTarget, TemplateValue
 from im2wingen.nvrtc import Cubin
 from im2wingen.problem import ConvProblem
 from im2wingen.runtime.choice import Choice, Level
-from im2wingen.target import Target
 
 Origin = Literal["cache", "compiled", "none"]
 
@@ -35,12 +35,13 @@ class Provenance:
     workspace_bytes: int
     cubin_sha256: tuple[str, ...]  # one a launch, in launch order
     origin: Origin
+    threads: int | None = None  # of the CPU; None on a GPU
 
     @classmethod
     def of(
         cls,
         problem: ConvProblem,
-        target: Target,
+        target: AnyTarget,
         choice: Choice,
         cubins: tuple[Cubin, ...],
         origin: Origin,
@@ -62,6 +63,7 @@ class Provenance:
             workspace_bytes=choice.plan.workspace_bytes,
             cubin_sha256=tuple(cubin.sha256 for cubin in cubins),
             origin=origin,
+            threads=target.cores if isinstance(target, CpuTarget) else None,
         )
 
     def to_dict(self) -> dict[str, object]:
@@ -91,6 +93,7 @@ class Provenance:
             "workspace_bytes": self.workspace_bytes,
             "cubin_sha256": list(self.cubin_sha256),
             "origin": self.origin,
+            "threads": self.threads,
         }
 
     def __str__(self) -> str:

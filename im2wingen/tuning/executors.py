@@ -13,13 +13,13 @@ from im2wingen.cache import CubinCache
 from im2wingen.compile_pool import CompilePool
 from im2wingen.device import open_device
 from im2wingen.errors import UsageError
+from im2wingen.families.base import AnyTarget
 from im2wingen.measure import PROTOCOL_VERSION
 from im2wingen.nvrtc import Cubin
 from im2wingen.outcome import Candidate, Evaluation, Outcome, Timing
 from im2wingen.problem import ConvProblem
 from im2wingen.render import Source
 from im2wingen.settings import read_settings
-from im2wingen.target import Target
 from im2wingen.tuning.attempt import Compiled
 from im2wingen.worker import DeviceWorker
 
@@ -33,8 +33,8 @@ _RUN_TIMEOUT_S = 10.0  # a hang must not eat the budget
 class DeviceFacts:
     """What the trials of an executor have in common: alike devices, one driver, one measuring protocol."""
 
-    target: Target
-    driver_version: str
+    target: AnyTarget
+    driver_version: str  # for the CPU: of its compiler
     protocol_version: int
 
 

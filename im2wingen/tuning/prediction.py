@@ -39,7 +39,7 @@ class PredictingExecutor:
     def __init__(self, problem: ConvProblem, target: Target, pool: CompilePool) -> None:
         self.facts = DeviceFacts(target=target, driver_version="", protocol_version=0)
         self.compile_slots = pool.max_workers
-        self._problem = problem
+        self._problem, self._target = problem, target
         self._pool = pool
 
     def compile(self, sources: tuple[Source, ...]) -> Future[tuple[Cubin, ...]]:
@@ -63,7 +63,7 @@ class PredictingExecutor:
         """Nothing is its own."""
 
     def _estimated(self, candidate: Candidate) -> Evaluation:
-        target = self.facts.target
+        target = self._target
         us = estimate_us(candidate.plan, target, candidate.cubins)
         timing = Timing(median_us=us, min_us=us, spread=0.0, samples=0, clock_mhz=target.clock_mhz)
         return Evaluation(outcome=Outcome.OK, timing=timing)
@@ -71,14 +71,14 @@ class PredictingExecutor:
     def _verified(self, finalist: Compiled) -> Evaluation | None:
         """The estimate with the error found on a small problem; None where none is small enough."""
         family, config = finalist.attempt.pick.family, finalist.attempt.pick.config
-        small = scaled_down(self._problem, self.facts.target, family, config)
+        small = scaled_down(self._problem, self._target, family, config)
         if small is None:
             log.warning(
                 "trial %d is not verified: its problem can't be scaled down for the emulator", finalist.attempt.number
             )
             return None
         try:
-            error = verify_emulated(small, family.plan(small, self.facts.target, config))
+            error = verify_emulated(small, family.plan(small, self._target, config))
         except WrongResultError as wrong:
             return Evaluation(outcome=Outcome.WRONG_RESULT, reason=f"{small.shape} in the emulator: {wrong}")
         except (GuardError, EmulatorError) as fault:

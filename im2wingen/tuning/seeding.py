@@ -8,10 +8,9 @@ from collections.abc import Iterator, Sequence
 from im2wingen.cost_model import estimate_us
 from im2wingen.db import LayeredRecords, TrialRecord
 from im2wingen.errors import UsageError
-from im2wingen.families.base import Config, Family
+from im2wingen.families.base import AnyTarget, Config, Family
 from im2wingen.problem import ConvProblem
 from im2wingen.render import template_digests
-from im2wingen.target import Target
 
 log = logging.getLogger(__name__)
 
@@ -23,7 +22,7 @@ _APART = 3  # fields in which two of them differ, at the least
 
 
 def seeds(
-    problem: ConvProblem, target: Target, families: Sequence[Family], records: LayeredRecords, *, seed: int
+    problem: ConvProblem, target: AnyTarget, families: Sequence[Family], records: LayeredRecords, *, seed: int
 ) -> Iterator[tuple[Family, Config]]:
     """Stored configs, then the cost model's best; repeats and illegal ones included."""
     yield from stored_configs(problem, target, families, records)
@@ -31,7 +30,7 @@ def seeds(
 
 
 def stored_configs(
-    problem: ConvProblem, target: Target, families: Sequence[Family], records: LayeredRecords
+    problem: ConvProblem, target: AnyTarget, families: Sequence[Family], records: LayeredRecords
 ) -> Iterator[tuple[Family, Config]]:
     """The best configs stored for the problem itself, then those of the nearest other problems, whatever device."""
     by_name = {family.name: family for family in families}
@@ -48,7 +47,7 @@ def stored_configs(
 
 
 def promising_configs(
-    problem: ConvProblem, target: Target, families: Sequence[Family], *, seed: int
+    problem: ConvProblem, target: AnyTarget, families: Sequence[Family], *, seed: int
 ) -> list[tuple[Family, Config]]:
     """Of several hundred random legal configs a family, those with the smallest estimates that are not much alike.
 

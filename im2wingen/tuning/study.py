@@ -17,9 +17,8 @@ import optuna
 from optuna.distributions import BaseDistribution, CategoricalDistribution
 from optuna.trial import TrialState, create_trial
 
-from im2wingen.families.base import Config, Family
+from im2wingen.families.base import AnyTarget, Config, Family
 from im2wingen.problem import ConvProblem
-from im2wingen.target import Target
 
 T = TypeVar("T")
 Identity = tuple[str, str]  # family, config digest
@@ -54,7 +53,7 @@ class TuningStudy:
     avoid what it has seen; where it insists, variations take its place too, and then chance.
     """
 
-    def __init__(self, problem: ConvProblem, target: Target, families: Sequence[Family], *, seed: int) -> None:
+    def __init__(self, problem: ConvProblem, target: AnyTarget, families: Sequence[Family], *, seed: int) -> None:
         self._problem, self._target = problem, target
         self._families = {family.name: family for family in families}
         self._queue: deque[tuple[Family, Config]] = deque()

@@ -1,6 +1,6 @@
 import pytest
 
-from im2wingen.bench.request import layer_names, peer_names, request
+from im2wingen.bench.request import CPU_PEERS, layer_names, peer_names, request
 from im2wingen.bench.result import BenchOptions
 from im2wingen.errors import UsageError
 from im2wingen.problem import ConvProblem
@@ -40,6 +40,8 @@ def test_peers() -> None:
     assert peer_names("None") == ()
     with pytest.raises(UsageError, match="against is 'mkl'; allowed are"):
         peer_names("mkl")
+    with pytest.raises(UsageError, match="against is 'cudnn'; allowed are, separated by commas, onednn, "):
+        peer_names("cudnn", CPU_PEERS)
 
 
 def test_the_batch_is_kept_where_all_problems_share_it() -> None:
@@ -57,7 +59,7 @@ def test_the_batch_is_kept_where_all_problems_share_it() -> None:
         ({"finalists": 0}, "finalists is 0"),
         ({"plan_seconds": -1}, "plan seconds is -1"),
         ({"precision": "fp8"}, "precision is 'fp8'"),
-        ({"layout": "chwn"}, "layout is 'chwn'"),
+        ({"layout": "hwcn"}, "layout is 'hwcn'"),
     ],
 )
 def test_bad_options_are_named(changes: dict[str, object], sentence: str) -> None:

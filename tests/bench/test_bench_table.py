@@ -3,7 +3,8 @@ from pathlib import Path
 import pytest
 from bench_results import layer, measurement, result, two_layers
 
-from im2wingen.bench.table import default_name, rewrite, rewrite_file, table_of
+from im2wingen.bench.markdown import rewrite, rewrite_file
+from im2wingen.bench.table import default_name, table_of
 from im2wingen.errors import UsageError
 
 _README = "# Title\n<!-- bench:a -->\nold\n<!-- /bench:a -->\ntext\n<!-- bench:b -->\n<!-- /bench:b -->\n"

@@ -2,7 +2,7 @@ from collections.abc import Callable
 
 import pytest
 
-from im2wingen.bench.timing import GraphTimer, summarise, time_interleaved
+from im2wingen.bench.timing import GraphTimer, summarise, time_interleaved, undisturbed
 
 
 class FakeTorch:
@@ -104,6 +104,8 @@ def test_a_contestant_that_fails_in_the_capture_ends_the_capture() -> None:
 
 
 class FakeTimer:
+    disturbed = 0
+
     def __init__(self, name: str, replay_us: float, note: Callable[[str], None]) -> None:
         self._name, self.replay_us, self._note = name, replay_us, note
 
@@ -126,6 +128,13 @@ def test_a_very_slow_contestant_is_replayed_once_a_round_without_settling() -> N
     order: list[str] = []
     timings = time_interleaved({"a": FakeTimer("a", 1e6, order.append)}, rounds=3, clock_mhz=int)  # type: ignore[dict-item]
     assert (len(order), timings["a"].samples) == (3, 3)
+
+
+def test_disturbed_samples_count_where_there_is_nothing_better() -> None:
+    clean = [(float(us), 0) for us in (5, 4, 3, 2, 1)]
+    assert undisturbed([*clean, (0.5, 1)]) == [5.0, 4.0, 3.0, 2.0, 1.0]
+    assert undisturbed([*clean[:4], (9.0, 3), (8.0, 1)]) == [5.0, 4.0, 3.0, 2.0, 8.0]
+    assert undisturbed([(9.0, 3), (8.0, 1)]) == [8.0, 9.0]
 
 
 def test_summary_of_samples() -> None:

@@ -44,6 +44,12 @@ def stored(tmp_path: Path) -> Path:
         (["n1c1"], "shape is 'n1c1'"),
         (["--name", "x"], "--readme"),
         (["--table", "missing.json"], "missing.json can't be read"),
+        (["cv1", "--backend", "gpu"], "backend is 'gpu'; allowed are cuda, cpu"),
+        (["cv1", "--backend", "cuda", "--threads", "1"], "--threads are the CPU's"),
+        (["cv1", "--backend", "cpu", "--threads", "999"], "threads is 999; allowed are 1 to"),
+        (["cv1", "--backend", "cpu", "--against", "cudnn"], "allowed are, separated by commas, onednn, im2col, direct"),
+        (["cv1", "--backend", "cuda", "--against", "onednn"], "allowed are, separated by commas, cudnn, im2col"),
+        (["cv1", "--backend", "cpu", "--finalists", "2"], "--plan-seconds and --finalists are for cuDNN's plans"),
     ],
 )
 def test_bad_input_is_one_sentence_and_exit_code_2(arguments: list[str], sentence: str) -> None:
@@ -55,7 +61,7 @@ def test_bad_input_is_one_sentence_and_exit_code_2(arguments: list[str], sentenc
 
 def test_without_a_device_the_exit_code_is_4(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("im2wingen.bench.suite.device_count", lambda: 0)
-    done = CliRunner().invoke(app, ["bench", "cv5"])
+    done = CliRunner().invoke(app, ["bench", "cv5", "--backend", "cuda"])
     assert done.exit_code == 4
     assert "CUDA device" in done.stderr
 
@@ -86,3 +92,38 @@ def test_a_readme_without_markers_is_a_usage_error(stored: Path, tmp_path: Path)
     done = CliRunner().invoke(app, ["bench", "--table", str(stored), "--readme", str(readme)])
     assert done.exit_code == 2
     assert readme.read_text() == "no table here\n"
+
+
+def test_the_cpu_is_measured_where_there_is_no_gpu(cli, tmp_path: Path) -> None:
+    readme, result = tmp_path / "README.md", tmp_path / "cpu.json"
+    readme.write_text("<!-- bench:cpu-fp32-nhwc-n1 -->\n<!-- /bench:cpu-fp32-nhwc-n1 -->\n")
+    shape = "n1c4h6w5k8r3s3"
+    ran = cli("bench", shape, "--against", "direct", "--rounds", 1, "--out", result, "--readme", readme, "--json")
+    assert ran.code == 0, ran.err
+    assert "there is no CUDA device here: measuring on the CPU, " in ran.err
+    assert f"{shape} (" in ran.err
+    document = ran.document["result"]
+    assert document == json.loads(result.read_text())
+    assert (document["backend"], document["complete"]) == ("cpu", True)
+    assert [m["contestant"] for m in document["layers"][0]["measurements"]] == ["im2wingen", "direct"]
+    assert ran.document["command"].startswith(
+        f"im2wingen bench {shape} --against direct --precision fp32 --layout nhwc --rounds 1 --backend cpu --out "
+    )
+    written = readme.read_text()
+    assert f"| {shape} | 0.00 | " in written
+    shown = cli("bench", "--table", result, "--readme", readme)
+    assert shown.code == 0
+    assert "table bench:cpu-fp32-nhwc-n1 was up to date" in shown.err
+
+
+def test_what_the_cpu_cannot_run_has_its_own_code(cli) -> None:
+    ran = cli("bench", "cv5", "--backend", "cpu", "--precision", "bf16")
+    assert ran.code == 3
+    assert "the problem is bf16" in ran.err
+
+
+def test_no_compiler_is_one_sentence(cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("im2wingen.host_compiler.shutil.which", lambda name: None)
+    ran = cli("bench", "cv5", "--backend", "cpu", "--batch", 1)
+    assert ran.code == 1
+    assert "no C++ compiler was found; install g++ or clang++" in ran.err

@@ -14,6 +14,7 @@ from family_problems import problems
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from im2wingen.cpu_target import CPU_PRESETS
 from im2wingen.errors import UnsupportedError, UsageError
 from im2wingen.families import FAMILIES, families_for, family_named
 from im2wingen.families.base import Config, Family, Launch, Plan, Rule
@@ -31,10 +32,12 @@ PRECISIONS = {
 SHAPES = ("cv1", "cv5", "cv12", "n1c1h1w1k1r1s1", "n3c17h9w40k33r3s2st2x1pad1,0,2,1dil1x2")
 WITHOUT_TIME = settings(deadline=None, derandomize=True, max_examples=40, suppress_health_check=list(HealthCheck))
 
-each_family = pytest.mark.parametrize("family", FAMILIES.values(), ids=lambda family: family.name)
+GPU_FAMILIES = {name: family for name, family in FAMILIES.items() if name != "simd"}  # whose tests are test_simd.py
+
+each_family = pytest.mark.parametrize("family", GPU_FAMILIES.values(), ids=lambda family: family.name)
 each_arch = pytest.mark.parametrize(
     ("family", "arch"),
-    [pytest.param(family, arch, id=f"{name}-{arch}") for name, family in FAMILIES.items() for arch in family.archs],
+    [pytest.param(family, arch, id=f"{name}-{arch}") for name, family in GPU_FAMILIES.items() for arch in family.archs],
 )
 
 
@@ -60,11 +63,10 @@ def legal(family: Family, problem: ConvProblem, target: Target, count: int, seed
 
 
 def test_families_by_name() -> None:
-    assert {name: family.name for name, family in FAMILIES.items()} == {
-        name: name for name in ("simt", "mma", "wgmma", "wgmma_rows")
-    }
+    names = ["simt", "mma", "wgmma", "wgmma_rows", "simd"]
+    assert [family.name for family in FAMILIES.values()] == list(FAMILIES) == names
     assert family_named("mma") is FAMILIES["mma"]
-    with pytest.raises(UsageError, match=r"^family is 'wgmma2'; allowed are simt, mma, wgmma, wgmma_rows$"):
+    with pytest.raises(UsageError, match=r"^family is 'wgmma2'; allowed are simt, mma, wgmma, wgmma_rows, simd$"):
         family_named("wgmma2")
 
 
@@ -93,6 +95,17 @@ def test_no_family_gives_every_reason() -> None:
     assert set(caught.value.reasons) == set(FAMILIES)
     assert all(caught.value.reasons.values())
     assert problem.key in str(caught.value)
+
+
+@pytest.mark.parametrize("arch", CPU_PRESETS)
+def test_a_cpu_and_a_gpu_have_families_of_their_own(arch: str) -> None:
+    problem = ConvProblem.parse("cv5", precision="fp32")
+    assert [family.name for family in families_for(problem, CPU_PRESETS[arch])] == ["simd"]
+    with pytest.raises(UnsupportedError) as caught:
+        families_for(ConvProblem.parse("cv5"), CPU_PRESETS[arch])
+    wanted = f"needs a CUDA GPU, the target is {CPU_PRESETS[arch].name}"
+    assert [caught.value.reasons[name] for name in GPU_FAMILIES] == [wanted] * 3
+    assert FAMILIES["simd"].unsupported(problem, TARGET) == f"simd runs on the CPU, the target is {TARGET.name}"
 
 
 @each_family
@@ -392,7 +405,7 @@ def compiled_cases() -> list[Any]:
     """Families with each shape and layout that they take."""
     return [
         pytest.param(family, shape, layout, id=f"{family.name}-{shape}-{layout}")
-        for family, shape, layout in itertools.product(FAMILIES.values(), COMPILED_SHAPES, ("nhwc", "nchw"))
+        for family, shape, layout in itertools.product(GPU_FAMILIES.values(), COMPILED_SHAPES, ("nhwc", "nchw"))
         if family.unsupported(
             ConvProblem.parse(shape, precision=PRECISIONS[family.name][0], layout=layout), TARGET
         ) is None

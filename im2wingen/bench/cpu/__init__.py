@@ -1,0 +1,1 @@
+"""The benchmark on the CPU: its peers, its protocol, its result."""

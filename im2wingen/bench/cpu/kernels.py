@@ -1,0 +1,19 @@
+"""Kernels of the benchmark's own, compiled through the cache and loaded."""
+
+from im2wingen.cache import CubinCache
+from im2wingen.cpu.loaded import LoadedCpuPlan
+from im2wingen.cpu_target import CpuTarget
+from im2wingen.families.base import Launch, Plan, TemplateValue
+from im2wingen.render import render
+from im2wingen.settings import read_settings
+
+
+def loaded_kernel(
+    template: str, values: dict[str, TemplateValue], arguments: tuple[str, ...], target: CpuTarget
+) -> LoadedCpuPlan:
+    """One C++ template, with the flags that every kernel for this CPU gets, on the target's cores."""
+    launch = Launch(
+        template=template, values=values, grid=(1, 1, 1), block=1, smem_bytes=0, arguments=arguments
+    )  # fmt: skip
+    cubin = CubinCache(read_settings().cache_dir).get_or_compile(render(launch), target.arch)
+    return LoadedCpuPlan(Plan(launches=(launch,)), [cubin], target.cores)

@@ -1,0 +1,182 @@
+"""simd: what a kernel can choose, and what follows from it."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+from im2wingen.cpu_target import CpuTarget
+from im2wingen.families.base import Config
+from im2wingen.families.support import ceil_div
+from im2wingen.problem import BLOCK_IMAGES, ConvProblem
+
+Window = Literal["direct", "copied", "explicit"]
+Prefetch = Literal["hardware", "near", "far"]
+InnerLoop = Literal["pixels", "filters"]
+Store = Literal["cached", "staged", "streamed"]
+PREFETCH_STEPS: dict[Prefetch, int] = {"hardware": 0, "near": 8, "far": 32}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimdConfig(Config):
+    """One simd kernel; templates/simd.cpp.j2 draws the tile."""
+
+    vectors_k: int  # vectors of output channels of the micro-kernel, at most; CHWN: single output channels
+    tile_n: int  # images (CHWN: vectors of them), rows and columns of outputs of the micro-kernel, at most
+    tile_p: int
+    tile_q: int
+    block_c: int  # channels of a chunk
+    block_p: int  # rows of outputs of an item, in whole tiles
+    block_k: int  # tiles of output channels of an item
+    window: Window
+    steps: Literal["channels", "taps"]  # what the innermost loop runs over
+    inner_loop: InnerLoop  # of an item
+    item_order: Literal["pixels", "filters"]  # which of the items vary fastest
+    unroll: Literal[1, 2, 4, 8, 16]
+    prefetch: Prefetch  # how far ahead the filter is fetched
+    tile_order: Literal["linear", "zigzag"]
+    store: Store  # staged: by way of whole rows, NCHW; streamed: past the caches
+    schedule: Literal["static", "dynamic"]
+
+
+def parts(extent: int, most: int) -> int:
+    """Equal parts of at most `most`."""
+    return ceil_div(extent, most)
+
+
+def largest_part(extent: int, most: int) -> int:
+    """The largest of them: what `most` comes to."""
+    return ceil_div(extent, parts(extent, most))
+
+
+def images_together(problem: ConvProblem) -> int:
+    """Images that lie side by side in x and y; vectors hold them where there are several, else output channels."""
+    return {"chwn": problem.n, "chwn8": BLOCK_IMAGES}.get(problem.x_layout, 1)
+
+
+def has_planes(problem: ConvProblem) -> bool:
+    """Whether y consists of planes of P*Q elements: NCHW, and CHWN of one image."""
+    return problem.y_layout != "nhwc" and images_together(problem) == 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class SimdVectors:
+    """What the vectors of a problem hold, as templates/parts/simd_parameters.h and simd_tiles.h have it."""
+
+    problem: ConvProblem
+    target: CpuTarget
+
+    @property
+    def hold_images(self) -> bool:
+        return images_together(self.problem) > 1
+
+    @cached_property
+    def lanes(self) -> int:
+        """As many as a register has or, where vectors hold images, the largest power of two up to their number."""
+        most = self.target.vector_bytes // self.problem.element_bytes
+        return min(most, 1 << images_together(self.problem).bit_length() - 1) if self.hold_images else most
+
+    @property
+    def vector_bytes(self) -> int:
+        return self.lanes * self.problem.element_bytes
+
+    @property
+    def filter_lanes(self) -> int:
+        """Output channels of what counts as their vector."""
+        return 1 if self.hold_images else self.lanes
+
+    @property
+    def unit_vectors(self) -> int:
+        """Vectors of a unit of images."""
+        return BLOCK_IMAGES // self.lanes if images_together(self.problem) == BLOCK_IMAGES else 1
+
+    @property
+    def unit_images(self) -> int:
+        return self.unit_vectors * self.lanes if self.hold_images else 1
+
+    @property
+    def units(self) -> int:
+        """Of the batch."""
+        return ceil_div(self.problem.n, self.unit_images)
+
+    @property
+    def group_vectors(self) -> int:
+        """Of the output channels of a group."""
+        return ceil_div(self.problem.k // self.problem.groups, self.filter_lanes)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SimdGeometry(SimdVectors):
+    """Counts and sizes, as templates/parts/simd_geometry.h and simd_tiles.h have them."""
+
+    config: SimdConfig
+
+    @property
+    def filter_tiles(self) -> int:
+        """Tiles of output channels of a group."""
+        return parts(self.group_vectors, self.config.vectors_k)
+
+    @property
+    def row_tiles(self) -> int:
+        return parts(self.problem.p, self.config.tile_p)
+
+    @property
+    def column_tiles(self) -> int:
+        return parts(self.problem.q, self.config.tile_q)
+
+    @property
+    def chunks(self) -> int:
+        return ceil_div(self.problem.group_c, self.config.block_c)
+
+    @property
+    def block_row_tiles(self) -> int:
+        """Tiles of rows of an item, at most."""
+        return largest_part(self.row_tiles, max(1, self.config.block_p // self.config.tile_p))
+
+    @cached_property
+    def items(self) -> int:
+        row_blocks = parts(self.row_tiles, max(1, self.config.block_p // self.config.tile_p))
+        filter_blocks = self.problem.groups * parts(self.filter_tiles, self.config.block_k)
+        return parts(self.units, self.config.tile_n) * row_blocks * filter_blocks
+
+    @property
+    def pixels(self) -> int:
+        """Of a tile; where vectors hold images, vectors."""
+        return self.config.tile_n * self.unit_vectors * self.config.tile_p * self.config.tile_q
+
+    @property
+    def packed_bytes(self) -> int:
+        filter_size = self.chunks * self.config.block_c * self.problem.r * self.problem.s
+        filters = self.problem.groups * self.group_vectors * self.filter_lanes
+        return filters * filter_size * self.problem.element_bytes
+
+    @property
+    def partial_bytes(self) -> int:
+        """Partial sums of a thread."""
+        if self.chunks == 1:
+            return 0
+        tiles = largest_part(self.filter_tiles, self.config.block_k) * self.block_row_tiles * self.column_tiles
+        return tiles * self.pixels * self.config.vectors_k * self.vector_bytes
+
+    @property
+    def copied_bytes(self) -> int:
+        """Window of a thread."""
+        if self.config.window != "copied":
+            return 0
+        problem = self.problem
+        rows = (self.block_row_tiles * self.config.tile_p - 1) * problem.stride_h + problem.window_h
+        images = self.config.tile_n * self.unit_images
+        return problem.element_bytes * images * rows * problem.w * self.config.block_c
+
+    @property
+    def thread_bytes(self) -> int:
+        """What a thread keeps for itself during a call."""
+        return self.partial_bytes + self.copied_bytes + self.staged_bytes
+
+    @property
+    def staged_bytes(self) -> int:
+        """Outputs of a thread that gather to whole rows."""
+        config = self.config
+        if config.store == "cached" or not has_planes(self.problem):
+            return 0
+        plane = (config.tile_p * self.problem.q // 16 | 1) * 16 + 32
+        return config.tile_n * config.vectors_k * self.vector_bytes * plane

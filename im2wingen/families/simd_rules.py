@@ -1,0 +1,91 @@
+"""simd: which problems it runs and which configs are legal."""
+
+from collections.abc import Callable
+
+from im2wingen.cpu_target import CpuTarget
+from im2wingen.families.base import AnyTarget, Rule
+from im2wingen.families.simd_config import SimdGeometry, SimdVectors, has_planes, images_together, largest_part
+from im2wingen.problem import ConvProblem
+
+_MAX_STRAIGHT_FMAS = 1024  # of the innermost loop
+_MAX_OFFSET = 2**31 - 1  # of what is counted in int
+_STREAMED_BYTES = 16  # the smallest vector that can pass by the caches
+_MAX_PADDED = 2**30  # of what a stride is added to
+
+
+def unsupported(problem: ConvProblem, target: AnyTarget) -> str | None:
+    """The sentence why the family can't run the problem, or None."""
+    if not isinstance(target, CpuTarget):
+        return f"simd runs on the CPU, the target is {target.name}"
+    if problem.precision not in ("fp32", "fp64"):
+        return f"simd computes fp32 and fp64; the problem is {problem.precision}"
+    if problem.x_layout != problem.y_layout and {problem.x_layout, problem.y_layout} & {"chwn", "chwn8"}:
+        return f"simd takes chwn and chwn8 for both x and y; the problem is {problem.layout}"
+    if max(problem.h * problem.w, problem.p * problem.q) > _MAX_OFFSET:
+        return "simd takes images of up to 2^31 - 1 pixels"
+    if max(problem.padded_h, problem.padded_w, problem.gemm_k) > _MAX_PADDED:
+        return "simd takes images of up to 2^30 rows and columns, pads included, and filters of up to 2^30 elements"
+    if max(*problem.x_shape, *problem.y_shape, problem.stride_h, problem.stride_w, problem.c, problem.k) > 2**24:
+        return "simd takes dimensions up to 2^24"
+    return None
+
+
+def _rule(sentence: str, holds: Callable[[SimdGeometry], bool]) -> Rule:
+    return Rule(
+        sentence=sentence,
+        holds=lambda problem, target, config: holds(SimdGeometry(problem=problem, target=target, config=config)),
+    )
+
+
+def streams(problem: ConvProblem, target: CpuTarget) -> bool:
+    """Whether every vector of y can be an aligned one, of a size that can pass by the caches."""
+    vectors = SimdVectors(problem=problem, target=target)
+    if vectors.hold_images:
+        return images_together(problem) % vectors.lanes == 0 and vectors.vector_bytes >= _STREAMED_BYTES
+    whole = problem.k % vectors.lanes == 0 and problem.k // problem.groups % vectors.lanes == 0
+    return problem.y_layout == "nhwc" and whole
+
+
+def _stores(geometry: SimdGeometry) -> bool:
+    config, problem = geometry.config, geometry.problem
+    if config.store == "cached":
+        return True
+    if has_planes(problem):
+        return config.inner_loop == "pixels"
+    return config.store == "streamed" and streams(problem, geometry.target)
+
+
+def _parts_are_equal(geometry: SimdGeometry) -> bool:
+    problem, config = geometry.problem, geometry.config
+    pairs = (
+        (geometry.units, config.tile_n), (problem.p, config.tile_p), (problem.q, config.tile_q),
+        (geometry.group_vectors, config.vectors_k), (geometry.filter_tiles, config.block_k),
+    )  # fmt: skip
+    return all(largest_part(extent, most) == most for extent, most in pairs)
+
+
+def _rows_of_items(geometry: SimdGeometry) -> bool:
+    config = geometry.config
+    return config.block_p == config.tile_p * geometry.block_row_tiles
+
+
+def _registers_fit(geometry: SimdGeometry) -> bool:
+    pixels, vectors = geometry.pixels, geometry.config.vectors_k
+    kept = pixels if geometry.hold_images else vectors
+    return pixels * vectors + kept <= geometry.target.num_vector_registers
+
+
+RULES: tuple[Rule, ...] = (
+    _rule("tiles and block_k must be the largest of equal parts of N, P, Q and K, those of vectors counted in them",
+          _parts_are_equal),
+    _rule("block_p must be whole tiles of rows, the largest of equal parts of P", _rows_of_items),
+    _rule("block_c must be at most the channels of a group", lambda g: g.config.block_c <= g.problem.group_c),
+    _rule("accumulators and the vectors of a step must fit the registers", _registers_fit),
+    _rule("partial sums, copied windows and staged outputs of a thread must fit its L2 cache",
+          lambda g: g.thread_bytes <= g.target.l2_bytes),
+    _rule("the innermost straight code must be at most 1024 multiplications",
+          lambda g: g.pixels * g.config.vectors_k * g.config.unroll <= _MAX_STRAIGHT_FMAS),
+    _rule("y is staged in NCHW alone, with pixels innermost, and streamed likewise or in whole vectors",
+          _stores),
+    _rule("there must be fewer than 2^31 items", lambda g: g.items <= _MAX_OFFSET),
+)  # fmt: skip

@@ -1,0 +1,94 @@
+"""simd: the search space."""
+
+from functools import lru_cache
+from typing import Any, get_args
+
+from im2wingen.cpu_target import CpuTarget
+from im2wingen.families.base import Choose
+from im2wingen.families.simd_config import (
+    InnerLoop,
+    Prefetch,
+    SimdConfig,
+    SimdVectors,
+    Store,
+    Window,
+    has_planes,
+    largest_part,
+    parts,
+)
+from im2wingen.families.simd_cost import step_cycles
+from im2wingen.families.simd_rules import streams
+from im2wingen.families.support import ceil_div
+from im2wingen.problem import ConvProblem
+
+_TILES = 10  # offered for one number of vectors
+
+
+@lru_cache(maxsize=256)
+def pixel_tiles(problem: ConvProblem, target: CpuTarget, vectors: int) -> tuple[tuple[int, int, int], ...]:
+    """The best (tile_n, tile_p, tile_q) for so many vectors of output channels, best first."""
+    of = SimdVectors(problem=problem, target=target)
+    free = target.num_vector_registers - 1
+    most = max(1, free // (vectors + 1) // of.unit_vectors if of.hold_images else free // vectors - 1)
+    tiles = set()
+    for q in sizes(problem.q, most):
+        for p in sizes(problem.p, most // q):
+            whole = of.hold_images or (p, q) == (problem.p, problem.q)
+            tiles |= {(n, p, q) for n in sizes(of.units, most // (q * p)) if n == 1 or whole}
+    ranked = sorted(tiles, key=lambda tile: (step_cycles(problem, target, vectors, tile), tile))
+    return tuple(ranked[:_TILES])
+
+
+def sizes(extent: int, most: int) -> list[int]:
+    """Sizes up to `most` that are the largest of equal parts."""
+    return [size for size in range(1, min(extent, most) + 1) if largest_part(extent, size) == size]
+
+
+def vector_counts(problem: ConvProblem, target: CpuTarget) -> list[int]:
+    """Vectors of output channels of a tile; single ones where vectors hold images."""
+    of = SimdVectors(problem=problem, target=target)
+    registers = target.num_vector_registers
+    return sizes(of.group_vectors, (registers - 1) // of.unit_vectors - 1 if of.hold_images else min(6, registers // 4))
+
+
+def channel_chunks(problem: ConvProblem) -> list[int]:
+    """Channels of a chunk: all, or whole parts of them."""
+    c = problem.group_c
+    return sorted({ceil_div(c, n) for n in (1, 2, 3, 4, 6, 8, 16, 32) if n == 1 or ceil_div(c, n) >= 8})
+
+
+def counts(extent: int) -> list[int]:
+    """1, 2, 4 ... and all, as largest of equal parts."""
+    return sorted({largest_part(extent, min(n, extent)) for n in (1, 2, 3, 4, 6, 8, 12, 16, 32, extent)})
+
+
+def stores(problem: ConvProblem, target: CpuTarget, inner_loop: InnerLoop) -> tuple[Store, ...]:
+    """Ways to store."""
+    if has_planes(problem):
+        return ("cached", "staged", "streamed") if inner_loop == "pixels" else ("cached",)
+    return ("cached", "streamed") if streams(problem, target) else ("cached",)
+
+
+def suggest(problem: ConvProblem, target: CpuTarget, choose: Choose) -> SimdConfig:
+    """A config from the search space; most of its picks are legal together."""
+    vectors = choose("vectors_k", vector_counts(problem, target))
+    tiles = ["x".join(map(str, tile)) for tile in pixel_tiles(problem, target, vectors)]
+    tile_n, tile_p, tile_q = map(int, choose(f"tile_n,tile_p,tile_q.{vectors}", tiles).split("x"))
+    filter_tiles = parts(SimdVectors(problem=problem, target=target).group_vectors, vectors)
+    rows = [n * tile_p for n in counts(parts(problem.p, tile_p))]
+    inner_loop: InnerLoop = choose("inner_loop", get_args(InnerLoop))
+    picks: dict[str, Any] = {
+        "block_c": choose("block_c", channel_chunks(problem)),
+        "block_p": choose(f"block_p.{tile_p}", rows),
+        "block_k": choose(f"block_k.{vectors}", counts(filter_tiles)),
+        "window": choose("window", get_args(Window)),
+        "steps": choose("steps", ("channels", "taps")),
+        "inner_loop": inner_loop,
+        "item_order": choose("item_order", ("pixels", "filters")),
+        "unroll": choose("unroll", (1, 2, 4, 8, 16)),
+        "prefetch": choose("prefetch", get_args(Prefetch)),
+        "tile_order": choose("tile_order", ("linear", "zigzag")),
+        "store": choose(f"store.{inner_loop}", stores(problem, target, inner_loop)),
+        "schedule": choose("schedule", ("static", "dynamic")),
+    }
+    return SimdConfig(vectors_k=vectors, tile_n=tile_n, tile_p=tile_p, tile_q=tile_q, **picks)

@@ -1,0 +1,9 @@
+enum class Isa { AVX512, AVX2, NEON, GENERIC };
+constexpr Isa kIsa = Isa::${ISA};
+constexpr int LANES = ${LANES};          // elements of a vector
+constexpr int IMAGES = ${IMAGES};        // that lie side by side in x and y: 1, N (CHWN) or 8 (CHWN8)
+constexpr int VECTORS_K = ${VECTORS_K};  // vectors of output channels of the micro-kernel, at most
+constexpr int BLOCK_C = ${BLOCK_C};      // channels of a chunk
+constexpr bool kTapsInner = ${TAPS_INNER};  // steps run over r, s within each channel, else over c within each tap
+constexpr bool kImagesInLanes = IMAGES > 1;
+constexpr int FILTER_LANES = kImagesInLanes ? 1 : LANES;  // output channels of what is here called their vector
