@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from im2wingen.dtypes import STORAGE_DTYPE
 from im2wingen.problem import Precision
 
+_ELEMENTS = ("fp32", "tf32", "fp16", "bf16")
 _STEP_BYTES = 16  # of addresses, of strides and of a box's rows
 
 
@@ -41,8 +42,8 @@ class TensorMap:
     def _broken_demand(self) -> str | None:
         """The first demand that is not met, as a sentence."""
         rank = len(self.dims)
-        if self.element not in STORAGE_DTYPE:
-            return f"element is {self.element!r}; allowed are {', '.join(STORAGE_DTYPE)}"
+        if self.element not in _ELEMENTS:
+            return f"element is {self.element!r}; allowed are {', '.join(_ELEMENTS)}"
         if not 3 <= rank <= 5:
             return f"{rank} dimensions; allowed are 3 to 5"
         if len(self.strides_bytes) != rank - 1 or len(self.box) != rank:

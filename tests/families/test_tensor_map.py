@@ -40,6 +40,7 @@ def test_edges_that_are_allowed(change: dict[str, Any]) -> None:
     ("change", "sentence"),
     [
         ({"element": "int8"}, "element is 'int8'; allowed are fp32, tf32, fp16, bf16"),
+        ({"element": "fp64"}, "element is 'fp64'; allowed are fp32, tf32, fp16, bf16"),
         ({"dims": (64, 7), "strides_bytes": (128,), "box": (64, 4)}, "2 dimensions; allowed are 3 to 5"),
         ({"dims": (64,) * 6, "strides_bytes": (128,) * 5, "box": (64,) * 6}, "6 dimensions; allowed are 3 to 5"),
         ({"strides_bytes": (2, 128, 896)}, "3 dimensions need 2 strides and a box of 3"),

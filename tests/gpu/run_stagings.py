@@ -5,8 +5,7 @@ own, without the verifier's kernels beside it. Without a family's name, all of t
 """
 
 import sys
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
+from concurrent.futures import ThreadPoolExecutor
 
 from im2wingen.device import Device, open_device
 from im2wingen.device_data import Filler, input_sizes, output_bytes
@@ -71,8 +70,8 @@ def main() -> None:
     raw, wanted = "--raw" in sys.argv[1:], [name for name in sys.argv[1:] if name != "--raw"]
     device = open_device()
     filler = Filler(device)
-    pool = ProcessPoolExecutor(mp_context=get_context("spawn"))
-    for family in [FAMILIES[name] for name in wanted or FAMILIES]:
+    pool = ThreadPoolExecutor()
+    for family in [FAMILIES[name] for name in wanted or PRECISIONS]:
         for precision in PRECISIONS[family.name]:
             for shape, layout in PROBLEMS:
                 problem = ConvProblem.parse(shape, precision=precision, layout=layout, epilogue="bias_relu")
