@@ -30,7 +30,7 @@ env-bench: $(VENV)/.env-bench
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help env env-bench tune test check format gpu bench suite wheel clean
+.PHONY: help env env-bench tune test check format gpu bench bench-cpu suite wheel clean
 
 help: ## Show this list
 	@echo 'make TARGET [NAME=VALUE ...]'
@@ -60,6 +60,10 @@ gpu: env-bench ## Run the tests that need a GPU
 bench: env-bench ## Measure the twelve layers beside their peers and rewrite the README's table
 	$(RUN) -m im2wingen bench --suite im2win --precision $(PRECISION) --layout $(LAYOUT) $(BENCH_FLAGS) \
 	  --out $(RESULT) --readme README.md
+
+bench-cpu: env-bench ## Measure the twelve layers on the CPU beside its peers and rewrite the README's table
+	$(RUN) -m im2wingen bench --backend cpu --suite im2win --batch 1 --prepacked \
+	  --out benchmarks/results/cpu-fp32-nhwc-n1-prepacked.json --readme README.md
 
 suite: env-bench ## Tune the twelve layers in every precision and layout, SUITE_BUDGET seconds each; serve and check all
 	for precision in fp16 bf16 tf32 fp32; do for layout in nhwc nchw; do \

@@ -2,13 +2,15 @@
 
 import os
 from dataclasses import replace
+from functools import cache
 
 from im2wingen.cpu_target import CpuTarget, cpu_target
 from im2wingen.errors import UsageError
 
 
+@cache
 def usable_cores() -> int:
-    """Threads that this process may run at once."""
+    """Threads that this process may run at once: as it was first asked, since OpenMP may pin the calling thread later."""
     return len(os.sched_getaffinity(0))
 
 
