@@ -10,7 +10,7 @@ from im2wingen.errors import UsageError
 
 @cache
 def usable_cores() -> int:
-    """Threads that this process may run at once: as it was first asked, since OpenMP may pin the calling thread later."""
+    """Threads that this process may run at once; asked once, since OpenMP may pin the calling thread later."""
     return len(os.sched_getaffinity(0))
 
 

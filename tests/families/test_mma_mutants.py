@@ -1,23 +1,20 @@
 """Kernels of mma broken on purpose: the emulator's checks must find every one of them."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pytest
 from mma_cases import TARGET, config_of, verify
+from mutants import mutate
 
-import im2wingen.emulator.plan
 from im2wingen.dtypes import STORAGE_DTYPE, from_storage, to_storage
 from im2wingen.emulator import run_plan
 from im2wingen.errors import EmulatorError
-from im2wingen.families.base import Launch
 from im2wingen.families.mma import MMA
 from im2wingen.families.mma_config import MmaConfig
 from im2wingen.problem import ConvProblem
 from im2wingen.reference import conv_reference
-from im2wingen.render import Source, render
 from im2wingen.verify_data import WrongResultError
 from im2wingen.verify_emulated import emulated_inputs
 
@@ -185,22 +182,6 @@ MUTANTS = {
 HARMLESS = {"tiles are walked backwards on every place"}
 
 
-def mutate(monkeypatch: pytest.MonkeyPatch, mutant: Mutant) -> None:
-    """The mma kernel of every emulated plan is changed from now on."""
-    original: Callable[[Launch], Source] = render
-
-    def changed(launch: Launch) -> Source:
-        source = original(launch)
-        if launch.template != "mma":
-            return source
-        found = source.text.count(mutant.old)
-        if found != mutant.times:
-            pytest.fail(f"the template holds {mutant.old!r} {found} times, not {mutant.times}")
-        return Source(source.kernel, source.text.replace(mutant.old, mutant.new))
-
-    monkeypatch.setattr(im2wingen.emulator.plan, "render", changed)
-
-
 def problem_of(mutant: Mutant) -> ConvProblem:
     return ConvProblem.parse(mutant.shape, layout=mutant.layout, epilogue="bias_relu")
 
@@ -233,7 +214,7 @@ def test_a_mutant_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     mutant = MUTANTS[name]
     problem = problem_of(mutant)
     config_of(problem, mutant.way, **mutant.config)  # legal
-    mutate(monkeypatch, mutant)
+    mutate(monkeypatch, "mma", [(mutant.old, mutant.new)], times=mutant.times)
     if name in HARMLESS:
         check(mutant, problem)
         return
@@ -265,7 +246,7 @@ def test_a_broken_repair_is_found(mutant: Mutant, monkeypatch: pytest.MonkeyPatc
     # w (K, R, S, C): an odd output channel, taps of opposite corners
     weights = [(3, 0, 0, 0), (3, 2, 2, 7)]
     assert all(right_with("w", index, np.inf, problem, config) for index in weights)
-    mutate(monkeypatch, mutant)
+    mutate(monkeypatch, "mma", [(mutant.old, mutant.new)], times=mutant.times)
     try:
         right = all(right_with("w", index, np.inf, problem, config) for index in weights)
     except EmulatorError:

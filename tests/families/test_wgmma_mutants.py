@@ -1,18 +1,15 @@
 """Kernels of wgmma broken on purpose: the emulator's checks must find every one of them."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pytest
+from mutants import mutate
 from wgmma_cases import config_of, run_changed, verify
 
-import im2wingen.emulator.plan
 from im2wingen.errors import EmulatorError
-from im2wingen.families.base import Launch
 from im2wingen.problem import ConvProblem
-from im2wingen.render import Source, render
 from im2wingen.verify_data import WrongResultError
 
 SEEDS = (0, 1, 2)  # threads ascending, descending, shuffled
@@ -209,24 +206,6 @@ MUTANTS = {
 HARMLESS = {"the last chunk is not cut", "tiles are walked backwards on every place"}
 
 
-def mutate(monkeypatch: pytest.MonkeyPatch, mutant: Mutant) -> None:
-    """The wgmma kernel of every emulated plan is changed from now on."""
-    original: Callable[[Launch], Source] = render
-
-    def changed(launch: Launch) -> Source:
-        source = original(launch)
-        text = source.text
-        if launch.template != "wgmma":
-            return source
-        for old, new in mutant.edits:
-            if text.count(old) != 1:
-                pytest.fail(f"the template holds {old!r} {text.count(old)} times, not once")
-            text = text.replace(old, new)
-        return Source(source.kernel, text)
-
-    monkeypatch.setattr(im2wingen.emulator.plan, "render", changed)
-
-
 def check(mutant: Mutant) -> None:
     """What must fail for a mutant and pass without."""
     problem = ConvProblem.parse(mutant.shape, epilogue="bias_relu", layout=mutant.layout)
@@ -235,7 +214,7 @@ def check(mutant: Mutant) -> None:
 
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_mutant_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    mutate(monkeypatch, MUTANTS[name])
+    mutate(monkeypatch, "wgmma", MUTANTS[name].edits)
     if name in HARMLESS:
         check(MUTANTS[name])
         return
@@ -277,7 +256,7 @@ def test_a_broken_repair_is_found(name: str, monkeypatch: pytest.MonkeyPatch) ->
         return all(np.array_equal(found, wanted, equal_nan=True) for found, wanted in results)
 
     assert right()
-    mutate(monkeypatch, REPAIR_MUTANTS[name])
+    mutate(monkeypatch, "wgmma", REPAIR_MUTANTS[name].edits)
     try:
         assert not right()
     except EmulatorError:
