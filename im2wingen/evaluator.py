@@ -2,11 +2,12 @@
 
 import logging
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 from im2wingen.device import Device, open_device
 from im2wingen.device_data import BufferSets, Filler
 from im2wingen.errors import DeviceError
+from im2wingen.families.base import Plan
 from im2wingen.kernel import LoadedPlan
 from im2wingen.measure import GraphTimer, RunSet, probe_us, sample_timers, time_runs, timing_of
 from im2wingen.outcome import Candidate, Evaluation, Outcome, Timing
@@ -70,7 +71,10 @@ class DeviceEvaluator:
     def playoff(self, candidates: Sequence[Candidate], seconds: float) -> list[Timing | None]:
         """Verified candidates timed against each other, in turns; all None if one of them fails after all."""
         try:
-            return list(self._playoff(candidates, seconds, []))
+            with ExitStack() as stack:
+                workspace = self._workspace([candidate.plan for candidate in candidates], stack)
+                runs = [self._run(stack.enter_context(self._loaded(each)), workspace) for each in candidates]
+                return list(time_runs(self._device, runs, sets=self._sets.count, seconds=seconds))
         except DeviceError as error:
             self.usable = _refused(error)
             if evaluation_of(error) is None:
@@ -90,32 +94,25 @@ class DeviceEvaluator:
             reason = f"its workspace of {wanted} bytes does not fit into the device's free memory, {free} bytes"
             return Evaluation(outcome=Outcome.LAUNCH_ERROR, reason=reason)
         limit_us = SLOWER_FACTOR * best_us if best_us is not None else float("inf")
-        with self._loaded(candidate) as loaded:
+        with ExitStack() as stack:
+            loaded = stack.enter_context(self._loaded(candidate))
             error = self._verifier.check(loaded)
-            with self._run(loaded) as run:
-                probe = probe_us(self._device, run, sets=self._sets.count)
-                slow = probe if probe > limit_us + _PROBE_SLACK_US else None
-                if slow is None:
-                    timer = GraphTimer(self._device, run, sets=self._sets.count, run_us=probe)
-                    try:
-                        warm_up = timer.replay_us()
-                        if warm_up <= limit_us:
-                            (timing,) = sample_timers(self._device, [timer])
-                            return Evaluation(outcome=Outcome.OK, timing=timing, error=error)
-                        slow = warm_up
-                    finally:
-                        timer.close()
-                reason = (
-                    f"its probe took {slow:.1f} us, more than {SLOWER_FACTOR} times the best so far, {best_us:.1f} us"
-                )
-                timing = timing_of([slow], self._device.clock_mhz())
-                return Evaluation(outcome=Outcome.SLOWER, reason=reason, timing=timing, error=error)
-
-    def _playoff(self, candidates: Sequence[Candidate], seconds: float, runs: list[RunSet]) -> list[Timing]:
-        if len(runs) == len(candidates):
-            return time_runs(self._device, runs, sets=self._sets.count, seconds=seconds)
-        with self._loaded(candidates[len(runs)]) as loaded, self._run(loaded) as run:
-            return self._playoff(candidates, seconds, [*runs, run])
+            run = self._run(loaded, self._workspace([candidate.plan], stack))
+            probe = probe_us(self._device, run, sets=self._sets.count)
+            slow = probe if probe > limit_us + _PROBE_SLACK_US else None
+            if slow is None:
+                timer = GraphTimer(self._device, run, sets=self._sets.count, run_us=probe)
+                try:
+                    warm_up = timer.replay_us()
+                    if warm_up <= limit_us:
+                        (timing,) = sample_timers(self._device, [timer])
+                        return Evaluation(outcome=Outcome.OK, timing=timing, error=error)
+                    slow = warm_up
+                finally:
+                    timer.close()
+            reason = f"its probe took {slow:.1f} us, more than {SLOWER_FACTOR} times the best so far, {best_us:.1f} us"
+            timing = timing_of([slow], self._device.clock_mhz())
+            return Evaluation(outcome=Outcome.SLOWER, reason=reason, timing=timing, error=error)
 
     @contextmanager
     def _loaded(self, candidate: Candidate) -> Iterator[LoadedPlan]:
@@ -125,20 +122,24 @@ class DeviceEvaluator:
         finally:
             loaded.unload()
 
-    @contextmanager
-    def _run(self, loaded: LoadedPlan) -> Iterator[RunSet]:
-        """The plan over the rotating sets, with a workspace of its own."""
-        workspace: dict[str, int] = {}
-        try:
-            for name, size in loaded.plan.workspace.items():
-                workspace[name] = self._device.alloc(size)
-            pointers = [each | workspace for each in self._sets.pointers]
-            for each in pointers:
-                loaded.prepare(each)  # a probe times launches, not this
-            yield lambda i: loaded.launch(pointers[i], self._device.stream)
-        finally:
-            for pointer in workspace.values():
-                self._device.free(pointer)
+    def _workspace(self, plans: Sequence[Plan], stack: ExitStack) -> dict[str, int]:
+        """Pointers to memory by name, enough for any of plans that run one after another."""
+        sizes: dict[str, int] = {}
+        for plan in plans:
+            for name, size in plan.workspace.items():
+                sizes[name] = max(size, sizes.get(name, 0))
+        workspace = {}
+        for name, size in sizes.items():
+            workspace[name] = self._device.alloc(size)
+            stack.callback(self._device.free, workspace[name])
+        return workspace
+
+    def _run(self, loaded: LoadedPlan, workspace: dict[str, int]) -> RunSet:
+        """The plan over the rotating sets."""
+        pointers = [each | workspace for each in self._sets.pointers]
+        for each in pointers:
+            loaded.prepare(each)  # a probe times launches, not this
+        return lambda i: loaded.launch(pointers[i], self._device.stream)
 
 
 def evaluation_of(error: DeviceError) -> Evaluation | None:

@@ -29,7 +29,7 @@ from im2wingen.tuning.standings import Standings
 from im2wingen.tuning.study import Pick, TuningStudy
 
 DEFAULT_TIME_BUDGET_S = 45.0
-_PLAY_OFF_SHARE, _MAX_PLAY_OFF_S = 0.1, 4.0  # of the budget
+_PLAY_OFF_SHARE, _MAX_PLAY_OFF_S = 0.15, 6.0  # of the budget
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

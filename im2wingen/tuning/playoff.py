@@ -14,7 +14,8 @@ from im2wingen.tuning.study import Identity
 
 log = logging.getLogger(__name__)
 
-FINALISTS = 5
+FINALISTS = 12
+_IN_REACH = 1.15  # times the best of the search: a sustained load turns no more than that around
 
 
 def play_off(
@@ -49,10 +50,11 @@ def _finalists(
     ranked = standings.ranked()
     if not ranked:
         return []
-    leader = ranked[0].pick.family
+    leader = ranked[0]
     for contender in ranked:
-        is_default = contender.pick.family is leader and contender.pick.identity in defaults
-        if len(found) < FINALISTS or is_default:
+        is_default = contender.pick.family is leader.pick.family and contender.pick.identity in defaults
+        in_reach = len(found) < FINALISTS and contender.rank[0] <= _IN_REACH * leader.rank[0]
+        if in_reach or is_default:
             compiled = contender.compiled or _compiled_again(contender, executor, maker)
             if compiled is not None:
                 found.setdefault(compiled.kernels, (contender, compiled))

@@ -221,7 +221,10 @@ def test_the_play_off_decides(database: TuningDatabase) -> None:
     executor = FakeExecutor(referee=lambda candidate: timed(1000.0 - time_us(candidate)))
     result = run(executor, database, trials=60)
     numbers = {finalist.attempt.number for finalist in executor.finalists}
-    assert len(executor.finalists) == 6  # the best five, and the default
+    best = min(time_us(f.candidate) for f in executor.finalists)
+    assert 2 <= len(executor.finalists) <= 13
+    outside = [f for f in executor.finalists if time_us(f.candidate) > 1.15 * best]
+    assert len(outside) <= 1  # the default, that the gain over it is measured side by side
     slowest = max((f.candidate for f in executor.finalists), key=time_us)
     assert result.best is not None
     assert result.best.config_digest == slowest.config_digest
@@ -256,7 +259,7 @@ def test_the_time_budget_ends_the_search(database: TuningDatabase) -> None:
     result = tune(PROBLEM, executor=FakeExecutor(device=device), db=database, time_budget_s=0.5)
     assert result.stopped_by == "time"
     assert result.trials > 0
-    assert 0.45 <= result.elapsed_s <= time.monotonic() - started  # a tenth is the play-off's
+    assert 0.42 <= result.elapsed_s <= time.monotonic() - started  # 0.15 of it is the play-off's
 
 
 def test_patience_and_exhaustion_end_the_search(database: TuningDatabase) -> None:
@@ -335,7 +338,7 @@ def test_a_config_that_the_play_off_found_wrong_never_wins(database: TuningDatab
         before = len(executor.finalists)
         result = run(executor, database, trials=20, resume=resume)
         refuted = {(f.candidate.family, f.candidate.config_digest) for f in executor.finalists}
-        assert len(executor.finalists) - before in (5, 6)
+        assert 1 < len(executor.finalists) - before <= 13
         assert len(refuted) == len(executor.finalists)  # on resume they are not finalists again
         assert result.best is not None
         assert (result.best.family, result.best.config_digest) not in refuted
