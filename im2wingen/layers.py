@@ -1,4 +1,4 @@
-"""Layers with a name, in suites: the twelve of the im2win papers, and the convolutions of known networks.
+"""Layers with a name, in suites: the twelve of the im2win papers, the convolutions of known networks, first layers.
 
 Of a network each different convolution is there once, under the name of the first module that has it.
 """
@@ -91,11 +91,27 @@ _DARKNET53 = {
     "darknet53.stage5.conv2": "c512h13w13k1024r3s3pad1",
 }
 
+_KERNELS = ((3, 3), (5, 5), (7, 7), (11, 11), (1, 16))
+_CHANNELS = (1, 2, 4, 6, 8)
+
+
+def _first_layers() -> dict[str, str]:
+    """Few channels by kernels: each pair once, the strides 1 to 4 in turn; and the patches of a vision transformer."""
+    layers = {"first.vit": "c3h224w224k768r16s16st16"}
+    for i, c in enumerate(_CHANNELS):
+        for j, (r, s) in enumerate(_KERNELS):
+            stride = 1 + (i + j) % 4
+            end = f"st{stride}" if stride > 1 else ""
+            layers[f"first.c{c}r{r}s{s}"] = f"c{c}h64w64k64r{r}s{s}{end}"
+    return layers
+
+
 SUITES: dict[str, Suite] = {
     "im2win": Suite(batch=128, layers=IM2WIN_SUITE),
     "resnet50": Suite(batch=32, layers=_RESNET50),
     "vgg16": Suite(batch=32, layers=_VGG16),
     "darknet53": Suite(batch=32, layers=_DARKNET53),
+    "first": Suite(batch=128, layers=_first_layers()),
 }
 
 # shape without the batch -> the first name that it has
