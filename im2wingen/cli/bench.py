@@ -6,8 +6,10 @@ from typing import Annotated
 
 import typer
 
-from im2wingen.bench.markdown import rewrite_file
+from im2wingen.bench.accuracy_table import accuracy_table, default_accuracy_name
+from im2wingen.bench.markdown import BenchTable, rewrite_file
 from im2wingen.bench.request import CPU_PEERS, PEERS, cpu_request, layer_names, peer_names, request
+from im2wingen.bench.result import load
 from im2wingen.bench.stored import AnyResult, any_name, any_table_of, load_any, progress_of
 from im2wingen.cli import options as opt
 from im2wingen.cli.output import Output
@@ -70,6 +72,10 @@ def bench(
     time_limit: Annotated[float | None, typer.Option(help="Seconds after which no further layer starts.")] = None,
     out: Annotated[Path | None, typer.Option(help="Write the result there after every layer, as JSON.")] = None,
     table: Annotated[Path | None, typer.Option(help="Measure nothing: take this result of an earlier --out.")] = None,
+    accuracy: Annotated[
+        list[Path] | None,
+        typer.Option(help="Measure nothing: the errors in this result and others, as one table. Once a result."),
+    ] = None,
     readme: Annotated[Path | None, typer.Option(help="Rewrite the table between this file's bench markers.")] = None,
     name: Annotated[str | None, typer.Option(help="The markers' name; without it such as fp16-nhwc-n128.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Write bars there (.png, .svg ...); needs matplotlib.")] = None,
@@ -85,12 +91,16 @@ def bench(
     \b
     im2wingen bench --suite im2win --precision fp16 --out result.json
     im2wingen bench --backend cpu --batch 1 --prepacked --out cpu.json
+    im2wingen bench --accuracy fp32.json --accuracy tf32.json --readme README.md
     """
     output = Output(as_json=as_json)
     if name is not None and readme is None:
         raise UsageError("name is the name of a table in a file; give the file with --readme")
     if time_limit is not None and time_limit <= 0:
         raise UsageError(f"time limit is {time_limit:g}; allowed is a number of seconds above 0")
+    if accuracy:
+        _show_accuracy(accuracy, readme, name, output)
+        return
     result: AnyResult
     if table is not None:
         command = ["bench", "--table", str(table)]
@@ -110,16 +120,31 @@ def bench(
         command = ["bench", *words, *opt.database_arguments(db), *(["--out", str(out)] if out is not None else [])]
     _show(result, output)
     if readme is not None:
-        marker = name or any_name(result)
-        changed = rewrite_file(readme, marker, any_table_of(result).to_markdown())
-        output.note(f"{readme}: table bench:{marker} {'rewritten' if changed else 'was up to date'}")
-        command += ["--readme", str(readme), *(["--name", name] if name else [])]
+        command += _rewrite(readme, name, any_name(result), any_table_of(result), output)
     if plot is not None:
         from im2wingen.bench.plot import save_plot
 
         save_plot(result, plot)
         command += ["--plot", str(plot)]
     output.finish(command, {"result": result.to_dict()})
+
+
+def _show_accuracy(paths: list[Path], readme: Path | None, name: str | None, output: Output) -> None:
+    """The errors of several results as one table."""
+    results = [load(path) for path in paths]
+    table = accuracy_table(results)
+    output.show(table.to_rich())
+    command = ["bench", *(word for path in paths for word in ("--accuracy", str(path)))]
+    if readme is not None:
+        command += _rewrite(readme, name, default_accuracy_name(results), table, output)
+    output.finish(command, {"header": table.header, "rows": table.rows})
+
+
+def _rewrite(readme: Path, name: str | None, default: str, table: BenchTable, output: Output) -> list[str]:
+    """Put the table into the file; the command line's words for it."""
+    changed = rewrite_file(readme, name or default, table.to_markdown())
+    output.note(f"{readme}: table bench:{name or default} {'rewritten' if changed else 'was up to date'}")
+    return ["--readme", str(readme), *(["--name", name] if name else [])]
 
 
 def _on_gpu(
