@@ -20,7 +20,7 @@ class ArrayFacts:
 
     shape: tuple[int, ...]
     strides: tuple[int, ...]
-    dtype: str  # as NumPy or PyTorch name it: float16, bfloat16, float32
+    dtype: str  # as NumPy or PyTorch name it: float16, bfloat16, float32, int8, float8_e4m3fn
     device: int | None
     readonly: bool = False
 
@@ -43,8 +43,13 @@ class Framework(Protocol):
 
     def current_stream(self, device: int) -> int: ...
 
-    def empty(self, like: Any, shape: tuple[int, ...], channels_last: bool, stream: int) -> Any:
-        """A new array of `like`'s type and device; [N,K,P,Q] with the strides of NPQK where `channels_last`."""
+    def empty(
+        self, like: Any, shape: tuple[int, ...], channels_last: bool, stream: int, dtype: str | None = None
+    ) -> Any:
+        """A new array of `like`'s type and device; [N,K,P,Q] with the strides of NPQK where `channels_last`.
+
+        `dtype` as facts name it; None: that of `like`.
+        """
 
     def scratch(self, like: Any, n_bytes: int, stream: int) -> Any:
         """Uninitialised bytes, 256-byte aligned, alive as long as the object and then reusable in stream order."""
@@ -80,10 +85,13 @@ class TorchFramework:
     def current_stream(self, device: int) -> int:
         return int(sys.modules["torch"].cuda.current_stream(device).cuda_stream)
 
-    def empty(self, like: Any, shape: tuple[int, ...], channels_last: bool, stream: int) -> Any:
+    def empty(
+        self, like: Any, shape: tuple[int, ...], channels_last: bool, stream: int, dtype: str | None = None
+    ) -> Any:
         torch = sys.modules["torch"]
         order = torch.channels_last if channels_last else torch.contiguous_format
-        return torch.empty(shape, dtype=like.dtype, device=like.device, memory_format=order)
+        wanted = like.dtype if dtype is None else getattr(torch, dtype)
+        return torch.empty(shape, dtype=wanted, device=like.device, memory_format=order)
 
     def scratch(self, like: Any, n_bytes: int, stream: int) -> Any:
         torch = sys.modules["torch"]
@@ -116,13 +124,16 @@ class CupyFramework:
     def current_stream(self, device: int) -> int:
         return int(sys.modules["cupy"].cuda.get_current_stream(device).ptr)
 
-    def empty(self, like: Any, shape: tuple[int, ...], channels_last: bool, stream: int) -> Any:
+    def empty(
+        self, like: Any, shape: tuple[int, ...], channels_last: bool, stream: int, dtype: str | None = None
+    ) -> Any:
         cupy = sys.modules["cupy"]
+        wanted = dtype or like.dtype
         with cupy.cuda.Device(like.data.device_id):
             if not channels_last:
-                return cupy.empty(shape, dtype=like.dtype)
+                return cupy.empty(shape, dtype=wanted)
             n, k, p, q = shape
-            return cupy.empty((n, p, q, k), dtype=like.dtype).transpose(0, 3, 1, 2)
+            return cupy.empty((n, p, q, k), dtype=wanted).transpose(0, 3, 1, 2)
 
     def scratch(self, like: Any, n_bytes: int, stream: int) -> Any:
         cupy = sys.modules["cupy"]
@@ -203,15 +214,18 @@ class ExportedFramework:
     def current_stream(self, device: int) -> int:
         return LEGACY_STREAM
 
-    def empty(self, like: Any, shape: tuple[int, ...], channels_last: bool, stream: int) -> Any:
+    def empty(
+        self, like: Any, shape: tuple[int, ...], channels_last: bool, stream: int, dtype: str | None = None
+    ) -> Any:
         from cuda.core.utils import StridedMemoryView
 
+        wanted = like.dtype if dtype is None else np.dtype(dtype)
         strides = contiguous_strides(shape)
         if channels_last:
             k, p, q = shape[1:]
             strides = (p * q * k, 1, q * k, k)
-        buffer = _allocate(like.device_id, int(np.prod(shape)) * like.dtype.itemsize)
-        return DeviceArray(StridedMemoryView.from_buffer(buffer, shape=shape, strides=strides, dtype=like.dtype))
+        buffer = _allocate(like.device_id, int(np.prod(shape)) * wanted.itemsize)
+        return DeviceArray(StridedMemoryView.from_buffer(buffer, shape=shape, strides=strides, dtype=wanted))
 
     def scratch(self, like: Any, n_bytes: int, stream: int) -> Any:
         from cuda.core.utils import StridedMemoryView

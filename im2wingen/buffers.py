@@ -5,8 +5,8 @@ import numpy as np
 from im2wingen.device import Device
 
 _GUARD_BYTES = 4096  # a multiple of every alignment that a kernel may count on
-NAN_BYTE = 0xFF  # every element type reads it as NaN
-HUGE_BYTE = 0x7B  # fp16 reads 61280, bf16 and fp32 1.3e36
+NAN_BYTE = 0xFF  # every floating-point type reads it as NaN, integers as -1
+HUGE_BYTE = 0x7B  # fp16 reads 61280, bf16 and fp32 1.3e36, int32 2.1e9, e4m3 352, e5m2 57344
 OUTPUT_GUARD = 0xA5  # a finite number in every element type: NaN written over it is seen
 
 

@@ -25,6 +25,7 @@ _DRAM_EFFICIENCY = 0.9
 _CPU_LAUNCH_US = 5.0  # a team of threads begins and ends
 _CPU_BYTES_PER_US = 30_000  # of all cores
 _NOT_OVERLAPPED = 0.13  # share of the smaller cost that adds to the larger
+_CXX_BYTES = {"float": 4, "double": 8, "int32_t": 4, "int8_t": 1, "__nv_fp8_e4m3": 1, "__nv_fp8_e5m2": 1}
 _HALF_RATE_WARPS = {"ffma": 3.0, "mma": 1.5, "memory": 4.0}  # warps of a CTA at which a pipe runs at half its rate
 
 
@@ -60,7 +61,7 @@ def _cpu_launch_us(launch: Launch, target: CpuTarget) -> float:
 def _busy_cycles(launch: Launch, target: Target) -> float:
     """Cycles of one CTA from its flops and its L2 bytes."""
     ctas, warps = math.prod(launch.grid), -(-launch.block // 32)
-    tensor = "tf32" if _element_bytes(launch) == 4 else "fp16"
+    tensor = {1: "int8", 4: "tf32"}.get(_element_bytes(launch), "fp16")
     peak = target.mma_sync_tflops(tensor) if launch.pipe == "mma" else target.fp32_tflops
     flops = launch.flops / ctas / (peak * 1e6 / target.sm_count) * SUSTAINED_CLOCK * target.clock_mhz
     l2 = launch.l2_bytes / ctas / _L2_BYTES_PER_CYCLE
@@ -88,8 +89,9 @@ def _dram_bytes(plan: Plan, launch: Launch, target: Target) -> int:
 def _array_bytes(launch: Launch, name: str) -> int:
     """Bytes of x, w or y as the launch's template values give them; 0 where they don't."""
     dims = {"x": ("N", "C", "H", "W"), "w": ("K", "C", "R", "S"), "y": ("N", "K", "P", "Q")}[name]
-    return _element_bytes(launch) * math.prod(int(launch.values.get(dim, 0)) for dim in dims)
+    elements = math.prod(int(launch.values.get(dim, 0)) for dim in dims)
+    return elements * _element_bytes(launch, "OUTPUT" if name == "y" else "ELEMENT")
 
 
-def _element_bytes(launch: Launch) -> int:
-    return 4 if launch.values.get("ELEMENT") == "float" else 2
+def _element_bytes(launch: Launch, value: str = "ELEMENT") -> int:
+    return _CXX_BYTES.get(str(launch.values.get(value) or launch.values.get("ELEMENT")), 2)

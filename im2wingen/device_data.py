@@ -4,15 +4,18 @@ import numpy as np
 
 from im2wingen.cache import CubinCache
 from im2wingen.device import Device
+from im2wingen.dtypes import ElementType
 from im2wingen.families.base import Launch, Plan
 from im2wingen.kernel import LoadedPlan
-from im2wingen.problem import ConvProblem, Precision
+from im2wingen.problem import ConvProblem
 from im2wingen.render import render
 from im2wingen.settings import read_settings
 from im2wingen.verify_data import Kind, input_scale
 
 KIND_CODE: dict[Kind, int] = {"normal": 0, "integer": 1}
-ELEMENT_CODE: dict[Precision, int] = {"fp32": 0, "tf32": 0, "fp16": 1, "bf16": 2}
+ELEMENT_CODE: dict[ElementType, int] = {
+    "fp32": 0, "tf32": 0, "fp16": 1, "bf16": 2, "int8": 4, "e4m3": 5, "e5m2": 6, "int32": 7
+}  # fmt: skip
 FILL_JOB = np.dtype([("count", "<i8"), ("seed", "<u4"), ("kind", "<i4"), ("element", "<i4"), ("scale", "<f4")])
 FILL_LAUNCH = Launch(
     template="fill",
@@ -36,11 +39,11 @@ def input_sizes(problem: ConvProblem) -> dict[str, int]:
     """Bytes of x, w and, where the epilogue has one, bias."""
     element = problem.element_bytes
     sizes = {"x": element * int(np.prod(problem.x_shape)), "w": element * int(np.prod(problem.w_shape))}
-    return sizes if problem.epilogue == "none" else {**sizes, "bias": problem.k * problem.element_bytes}
+    return sizes if problem.epilogue == "none" else {**sizes, "bias": problem.k * problem.y_element_bytes}
 
 
 def output_bytes(problem: ConvProblem) -> int:
-    return problem.element_bytes * problem.gemm_m * problem.k
+    return problem.y_element_bytes * problem.gemm_m * problem.k
 
 
 class Filler:
@@ -53,10 +56,14 @@ class Filler:
 
     def fill_input(self, problem: ConvProblem, name: str, kind: Kind, pointer: int, size_bytes: int, seed: int) -> None:
         """Fill x, w or bias of a problem (or several of them in a row); each name gets its own numbers."""
-        count = size_bytes // problem.element_bytes
+        element: ElementType = problem.precision
+        element_bytes = problem.element_bytes
+        if name == "bias":
+            element, element_bytes = problem.y_dtype, problem.y_element_bytes
+        count = size_bytes // element_bytes
         stream_seed = (4 * seed + ("x", "w", "bias").index(name)) % 2**32
         job = np.array(
-            [(count, stream_seed, KIND_CODE[kind], ELEMENT_CODE[problem.precision], input_scale(problem, name, kind))],
+            [(count, stream_seed, KIND_CODE[kind], ELEMENT_CODE[element], input_scale(problem, name, kind))],
             FILL_JOB,
         )
         self._device.copy_to_device(self._job, job)

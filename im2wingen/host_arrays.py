@@ -54,12 +54,14 @@ class NumpyFramework:
     def current_stream(self, device: int) -> int:
         return 0
 
-    def empty(self, like: Any, shape: tuple[int, ...], channels_last: bool, stream: int) -> Any:
+    def empty(
+        self, like: Any, shape: tuple[int, ...], channels_last: bool, stream: int, dtype: str | None = None
+    ) -> Any:
         if channels_last:
             n, k, p, q = shape
-            return self.empty(like, (n, p, q, k), False, stream).transpose(0, 3, 1, 2)
-        count = int(np.prod(shape)) * like.dtype.itemsize
-        return _aligned(count, _ALIGNMENT).view(like.dtype).reshape(shape)
+            return self.empty(like, (n, p, q, k), False, stream, dtype).transpose(0, 3, 1, 2)
+        wanted = like.dtype if dtype is None else np.dtype(dtype)
+        return _aligned(int(np.prod(shape)) * wanted.itemsize, _ALIGNMENT).view(wanted).reshape(shape)
 
     def scratch(self, like: Any, n_bytes: int, stream: int) -> Any:
         return _aligned(n_bytes, _SCRATCH_ALIGNMENT)

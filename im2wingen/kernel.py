@@ -16,7 +16,10 @@ _MAP_BYTES = 128
 _MAP_ALIGNMENT = 64  # bytes
 _ENCODE_VERSION = 12000  # of CUDA, that brought cuTensorMapEncodeTiled
 _MAX_ENCODED = 256  # sets of addresses for which an argument's tensor maps are kept
-_MAP_ELEMENT = {"fp32": "FLOAT32", "tf32": "TFLOAT32", "fp16": "FLOAT16", "bf16": "BFLOAT16"}
+_MAP_ELEMENT = {
+    "fp32": "FLOAT32", "tf32": "TFLOAT32", "fp16": "FLOAT16", "bf16": "BFLOAT16", "int32": "INT32",
+    "int8": "UINT8", "e4m3": "UINT8", "e5m2": "UINT8",
+}  # fmt: skip
 _MAP_SWIZZLE = {0: "NONE", 32: "32B", 64: "64B", 128: "128B"}
 _MAP_L2_PROMOTION = {0: "NONE", 64: "L2_64B", 128: "L2_128B", 256: "L2_256B"}
 

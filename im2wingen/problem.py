@@ -9,7 +9,8 @@ from typing import Literal, Self, cast, get_args
 from im2wingen.errors import UsageError
 from im2wingen.layers import name_of, named_shape
 
-Precision = Literal["fp32", "tf32", "fp16", "bf16", "fp64"]
+Precision = Literal["fp32", "tf32", "fp16", "bf16", "fp64", "int8", "e4m3", "e5m2"]
+OutputType = Literal["fp32", "fp16", "bf16", "fp64", "int32"]
 Layout = Literal["nhwc", "nchw", "chwn", "chwn8"]
 FilterLayout = Literal["krsc", "kcrs"]
 Epilogue = Literal["none", "bias", "bias_relu"]
@@ -28,7 +29,13 @@ _GRAMMAR = (
 _MAX_DIMENSION = 2**31 - 1
 BLOCK_IMAGES = 8  # side by side in CHWN8, [ceil(N/8)][C][H][W][8]
 _FILTER_OF: dict[Layout, FilterLayout] = {"nhwc": "krsc", "nchw": "kcrs", "chwn": "kcrs", "chwn8": "kcrs"}
-_ELEMENT_BYTES: dict[Precision, int] = {"fp64": 8, "fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2}
+_ELEMENT_BYTES: dict[str, int] = {
+    "fp64": 8, "fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "int8": 1, "e4m3": 1, "e5m2": 1, "int32": 4
+}  # fmt: skip
+_OUTPUT_TYPE: dict[Precision, OutputType] = {  # of fp8: more digits than its products have, in half of fp32's bytes
+    "fp64": "fp64", "fp32": "fp32", "tf32": "fp32", "fp16": "fp16", "bf16": "bf16", "int8": "int32",
+    "e4m3": "fp16", "e5m2": "fp16",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -219,8 +226,18 @@ class ConvProblem:
 
     @property
     def element_bytes(self) -> int:
-        """Bytes of one element of x, w and y."""
+        """Bytes of one element of x and w."""
         return _ELEMENT_BYTES[self.precision]
+
+    @property
+    def y_dtype(self) -> OutputType:
+        """Element type of y and bias: int32 where x and w are int8, fp16 where they are fp8, else theirs."""
+        return _OUTPUT_TYPE[self.precision]
+
+    @property
+    def y_element_bytes(self) -> int:
+        """Bytes of one element of y and bias."""
+        return _ELEMENT_BYTES[self.y_dtype]
 
     @property
     def x_shape(self) -> tuple[int, ...]:
@@ -241,8 +258,9 @@ class ConvProblem:
     @property
     def compulsory_bytes(self) -> int:
         """x, w (and bias) read once, y written once."""
-        elements = math.prod(self.x_shape) + self.k * self.gemm_k + math.prod(self.y_shape)
-        return (elements + (0 if self.epilogue == "none" else self.k)) * self.element_bytes
+        inputs = math.prod(self.x_shape) + self.k * self.gemm_k
+        outputs = math.prod(self.y_shape) + (0 if self.epilogue == "none" else self.k)
+        return inputs * self.element_bytes + outputs * self.y_element_bytes
 
     @property
     def im2col_bytes(self) -> int:

@@ -17,7 +17,8 @@ def conv_reference(
 ) -> NDArray[np.float64]:
     """y in float64, in `problem.y_shape`, epilogue applied.
 
-    x and w have `problem.x_shape` and `w_shape` (storage dtype, so bf16 as uint16, or numbers); bias has K numbers.
+    x and w have `problem.x_shape` and `w_shape` (storage dtype, so bf16 as uint16 and fp8 as uint8, or numbers); bias
+    has K numbers.
     Padding is skipped, not multiplied by zero: a tap outside the image contributes nothing even if its weight is NaN.
     Raises ArrayError for a wrong shape or a missing bias.
     """
@@ -42,7 +43,7 @@ def conv_reference(
         if bias is None:
             raise ArrayError(f"bias is missing; the epilogue {problem.epilogue} needs {problem.k} numbers")
         _check_shape("bias", bias, (problem.k,))
-        nkpq = nkpq + from_storage(bias, problem.precision)[None, :, None, None]
+        nkpq = nkpq + from_storage(bias, problem.y_dtype)[None, :, None, None]
     if problem.epilogue == "bias_relu":
         nkpq = np.maximum(nkpq, 0.0)
     return to_stored(nkpq, problem.y_layout)
@@ -56,7 +57,7 @@ def conv_magnitude(
     absolute_x = np.abs(from_storage(x, problem.precision))
     absolute_w = np.abs(from_storage(w, problem.precision))
     return conv_reference(
-        linear, absolute_x, absolute_w, None if bias is None else np.abs(from_storage(bias, problem.precision))
+        linear, absolute_x, absolute_w, None if bias is None else np.abs(from_storage(bias, problem.y_dtype))
     )
 
 

@@ -48,7 +48,7 @@ class Target:
         return _RATE[precision] * self.mma_fp16_tflops
 
 
-_RATE = {"fp16": 1.0, "bf16": 1.0, "tf32": 0.5}  # of tensor cores
+_RATE = {"fp16": 1.0, "bf16": 1.0, "tf32": 0.5, "int8": 2.0, "e4m3": 2.0, "e5m2": 2.0}  # of tensor cores
 _KIB = 1024
 _MIB = 1024 * 1024
 

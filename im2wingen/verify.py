@@ -168,7 +168,7 @@ class Verifier:
         bound = error_bound(self.problem)
         elements = self.problem.gemm_m * self.problem.k
         rounding = (bound.output_rounding, bound.term_rounding, bound.absolute)
-        job = np.array([(elements, *rounding, ELEMENT_CODE[self.problem.precision], exact)], COMPARE_JOB)
+        job = np.array([(elements, *rounding, ELEMENT_CODE[self.problem.y_dtype], exact)], COMPARE_JOB)
         self._device.copy_to_device(self._job, job)
         pointers = {"job": self._job, "y": self._y.pointer, "y_ref": data.y_ref, "y_abs": data.y_abs}
         self._compare.launch(pointers | {"partials": self._partials}, self._device.stream)
@@ -184,9 +184,9 @@ class Verifier:
 
     def _sentence(self, data: _DataSet, partials: NDArray[np.void]) -> str:
         index = int(partials["worst_index"][np.argmax(partials["worst"])])
-        found = np.empty(1, STORAGE_DTYPE[self.problem.precision])
+        found = np.empty(1, STORAGE_DTYPE[self.problem.y_dtype])
         wanted = np.empty(1, np.float64)
-        self._device.copy_to_host(found, self._y.pointer + index * self.problem.element_bytes)
+        self._device.copy_to_host(found, self._y.pointer + index * self.problem.y_element_bytes)
         self._device.copy_to_host(wanted, data.y_ref + 8 * index)
         return wrong_result_sentence(
             self.problem,
@@ -194,6 +194,6 @@ class Verifier:
             violations=int(partials["violations"].sum()),
             nans=int(partials["nans"].sum()),
             index=index,
-            found=float(from_storage(found, self.problem.precision)[0]),
+            found=float(from_storage(found, self.problem.y_dtype)[0]),
             wanted=float(wanted[0]),
         )

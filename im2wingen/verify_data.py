@@ -7,8 +7,10 @@ from im2wingen.errors import Im2wingenError
 from im2wingen.problem import ConvProblem, Precision
 
 Kind = Literal["normal", "integer"]  # of the test data
-INPUT_MAGNITUDE = 2  # of integer x and w: their products' sums stay exact in fp32
+INPUT_MAGNITUDE = 2  # of integer x and w: their products' sums stay exact in fp32, and in the 14 bits of fp8's
 BIAS_MAGNITUDE = 8
+_INT8_MAGNITUDE, _INT8_BIAS_MAGNITUDE = 128, 2**20  # of int8 the whole range: 128 saturates
+_INT8_DEVIATION, _INT8_BIAS_DEVIATION = 40.0, 2.0**16  # of normals that are rounded to int8
 
 
 class WrongResultError(Im2wingenError):
@@ -29,15 +31,19 @@ class ErrorBound:
 
 
 _OUTPUT_ROUNDING: dict[Precision, float] = {
-    "fp64": 2.0**-52, "fp32": 2.0**-24, "tf32": 2.0**-24, "fp16": 2.0**-11, "bf16": 2.0**-8
+    "fp64": 2.0**-52, "fp32": 2.0**-24, "tf32": 2.0**-24, "fp16": 2.0**-11, "bf16": 2.0**-8,
+    "int8": 0.0, "e4m3": 2.0**-11, "e5m2": 2.0**-11,
 }  # fmt: skip
 _INPUT_ROUNDING: dict[Precision, float] = {
-    "fp64": 0.0, "fp32": 0.0, "tf32": 2 * 2.0**-11 + 2.0**-22, "fp16": 0.0, "bf16": 0.0
+    "fp64": 0.0, "fp32": 0.0, "tf32": 2 * 2.0**-11 + 2.0**-22, "fp16": 0.0, "bf16": 0.0,
+    "int8": 0.0, "e4m3": 0.0, "e5m2": 0.0,
 }  # fmt: skip
 _ACCUMULATE_ROUNDING: dict[Precision, float] = {
-    "fp64": 2.0**-52, "fp32": 2.0**-24, "tf32": 2.0**-23, "fp16": 2.0**-23, "bf16": 2.0**-23
+    "fp64": 2.0**-52, "fp32": 2.0**-24, "tf32": 2.0**-23, "fp16": 2.0**-23, "bf16": 2.0**-23,
+    "int8": 0.0, "e4m3": 2.0**-13, "e5m2": 2.0**-13,
 }  # fmt: skip
 _CONFIDENCE = 4.0  # standard deviations, so to say: Higham and Mary's lambda
+_MEAN_MAGNITUDE = 0.64  # of a product of two standard normals: 2 / pi
 
 
 def error_bound(problem: ConvProblem) -> ErrorBound:
@@ -56,22 +62,38 @@ def error_bound(problem: ConvProblem) -> ErrorBound:
       (where it isn't, the additions' bound has room). tf32 rounds both inputs to 11 bits: (1 + 2^-11)^2 - 1 a product.
     - *Output.* One rounding to the output type: 2^-11 (fp16), 2^-8 (bf16), 2^-24 (fp32) of the value, which is |ref|
       up to the errors above; below fp16's normal range half its spacing, 2^-25, absolute. ReLU only shrinks errors.
+    - *int8.* Nothing is rounded: int32 holds the sum, so y must be the reference.
+    - *fp8.* Hopper's tensor cores add 32 products to the sum so far, all aligned to the largest of them and cut behind
+      the 13th bit after its leading one (about 14 bits: DeepSeek-AI, "DeepSeek-V3 Technical Report", 2024, 3.3.2). A
+      term is then off by u = 2^-13 of the largest magnitude so far, and for data of random signs that is lambda
+      standard deviations of the sum, lambda * S / (0.64 * sqrt(n)), or S if that is less. It takes the place of S in
+      lambda * sqrt(n) * u * S. Sums that a kernel adds up in fp32 after fewer terms are off by less.
     - *fp64.* u is 2^-53, and the reference is such a sum too, as far off on its own: hence 2^-52 throughout.
     """
-    accumulation = _CONFIDENCE * (problem.gemm_k + 1) ** 0.5 * _ACCUMULATE_ROUNDING[problem.precision]
+    root = (problem.gemm_k + 1) ** 0.5
+    accumulation = _CONFIDENCE * root * _ACCUMULATE_ROUNDING[problem.precision]
+    if problem.precision in ("e4m3", "e5m2"):
+        accumulation *= min(1.0, _CONFIDENCE / (_MEAN_MAGNITUDE * root))
     output = _OUTPUT_ROUNDING[problem.precision]
     return ErrorBound(
         output_rounding=output,
         term_rounding=(1 + output) * (_INPUT_ROUNDING[problem.precision] + accumulation),
-        absolute=2.0**-25 if problem.precision == "fp16" else 0.0,
+        absolute=2.0**-25 if problem.y_dtype == "fp16" else 0.0,
     )
 
 
 def input_scale(problem: ConvProblem, name: str, kind: Kind) -> float:
-    """Standard deviation of normal data, so that y is about standard normal; largest magnitude of integers."""
+    """Standard deviation of normal data, so that y is about standard normal; largest magnitude of integers.
+
+    8-bit x and w keep their formats' good range instead, and y grows with gemm_k.
+    """
+    if problem.precision == "int8":
+        if kind == "integer":
+            return float(_INT8_BIAS_MAGNITUDE if name == "bias" else _INT8_MAGNITUDE)
+        return _INT8_BIAS_DEVIATION if name == "bias" else _INT8_DEVIATION
     if kind == "integer":
         return float(BIAS_MAGNITUDE if name == "bias" else INPUT_MAGNITUDE)
-    return float(problem.gemm_k**-0.5) if name == "w" else 1.0
+    return float(problem.gemm_k**-0.5) if name == "w" and problem.element_bytes > 1 else 1.0
 
 
 def y_coordinates(problem: ConvProblem, index: int) -> str:

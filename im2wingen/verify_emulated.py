@@ -42,7 +42,7 @@ def emulated_inputs(problem: ConvProblem, kind: Kind, seed: int) -> dict[str, ND
             values = rng.integers(-int(scale), int(scale) + 1, shape).astype(np.float64)
         else:
             values = scale * rng.standard_normal(shape)
-        arrays[name] = to_storage(values, problem.precision)
+        arrays[name] = to_storage(values, problem.y_dtype if name == "bias" else problem.precision)
     return arrays
 
 
@@ -52,10 +52,10 @@ def compare_arrays(
     """The statistics of y (storage dtype, `problem.y_shape`) for these inputs, or WrongResultError."""
     bias = None if problem.epilogue == "none" else inputs["bias"]
     reference = conv_reference(problem, inputs["x"], inputs["w"], bias)
-    found = from_storage(y, problem.precision)
+    found = from_storage(y, problem.y_dtype)
     error = np.abs(found - reference)
     if kind == "integer":
-        expected = from_storage(to_storage(reference, problem.precision), problem.precision)
+        expected = from_storage(to_storage(reference, problem.y_dtype), problem.y_dtype)
         right, severity = found == expected, np.abs(found - expected)
     else:
         bound = error_bound(problem)
@@ -85,7 +85,7 @@ def _run_and_check(
     inputs = emulated_inputs(problem, kind, seed)
     for array in inputs.values():
         array.flags.writeable = False
-    y = np.empty(problem.y_shape, STORAGE_DTYPE[problem.precision])
-    y.view(np.uint8)[...] = 0xFF  # NaN in every element type
+    y = np.empty(problem.y_shape, STORAGE_DTYPE[problem.y_dtype])
+    y.view(np.uint8)[...] = 0xFF  # NaN in every floating-point type
     run_plan(plan, {**inputs, "y": y}, seed=seed, sanitize=sanitize, poison=poison)
     return compare_arrays(problem, kind, inputs, y)

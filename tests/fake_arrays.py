@@ -60,6 +60,8 @@ def fake_torch():
     torch.float16, torch.bfloat16, torch.float32, torch.uint8 = map(
         FakeDtype, ("float16", "bfloat16", "float32", "uint8")
     )
+    for name in ("int8", "int32", "float8_e4m3fn"):
+        setattr(torch, name, FakeDtype(name))
     torch.channels_last, torch.contiguous_format = "channels_last", "contiguous_format"
     torch.grad_mode, torch.stream, torch.allocated = True, 77, []
     torch.is_grad_enabled = lambda: torch.grad_mode

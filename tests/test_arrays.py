@@ -78,6 +78,7 @@ def test_torch_allocates_what_it_is_asked_for(torch):
     like = Tensor((1,), dtype=FLOAT16)
     y = TORCH.empty(like, (2, 3, 4, 5), True, 0)
     assert (y.shape, y.stride(), y.dtype) == ((2, 3, 4, 5), (60, 1, 15, 3), FLOAT16)
+    assert TORCH.empty(like, (2, 3, 4, 5), False, 0, "int32").dtype is torch.int32
     assert TORCH.scratch(like, 512, 0).dtype is torch.uint8
     assert TORCH.current_stream(0) == 77
 
@@ -93,6 +94,7 @@ def test_cupy_allocates_channels_last_as_a_view(cupy):
     assert CUPY.facts(y).strides == (60, 1, 15, 3)
     assert y.shape == (2, 3, 4, 5)
     assert cupy.current_device == 1
+    assert CUPY.facts(CUPY.empty(ndarray((1,), "int8"), (2, 3), False, 0, "int32")).dtype == "int32"
 
 
 def test_exporter_without_strides_is_contiguous():

@@ -93,6 +93,15 @@ def test_addresses_stream_and_order(torch):
     assert y.dtype is torch.float16
 
 
+def test_y_of_8_bit_elements_has_a_type_of_its_own(torch):
+    conv, _ = convolution(ConvProblem.parse("n2c8h6w7k16r3s3", precision="int8"), FUSED)
+    y = conv(Tensor((2, 6, 7, 8), dtype=torch.int8), Tensor((16, 3, 3, 8), dtype=torch.int8))
+    assert (y.shape, y.dtype) == ((2, 4, 5, 16), torch.int32)
+    conv, _ = convolution(ConvProblem.parse("n2c8h6w7k16r3s3", precision="e4m3"), FUSED)
+    y = conv(Tensor((2, 6, 7, 8), dtype=torch.float8_e4m3fn), Tensor((16, 3, 3, 8), dtype=torch.float8_e4m3fn))
+    assert y.dtype is torch.float16
+
+
 def test_y_comes_in_the_order_of_x(torch):
     conv, _ = convolution(PLAIN, FUSED)
     y = conv(*arrays(torch, logical=False))

@@ -53,6 +53,7 @@ def test_new_arrays_are_aligned(channels_last) -> None:
     y = NUMPY.empty(np.empty(1, np.float32), (2, 3, 5, 7), channels_last, 0)
     assert (y.shape, y.dtype, y.ctypes.data % 64) == ((2, 3, 5, 7), np.float32, 0)
     assert y.strides == ((420, 4, 84, 12) if channels_last else (420, 140, 28, 4))
+    assert NUMPY.empty(np.empty(1, np.int8), (2, 3, 5, 7), channels_last, 0, "int32").dtype == np.int32
     assert NUMPY.scratch(y, 100, 0).ctypes.data % 256 == 0
 
 

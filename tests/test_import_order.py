@@ -15,7 +15,7 @@ import im2wingen
 PACKAGE = Path(im2wingen.__file__).parent
 # The modules of the package, lowest first: a module imports from those above its own line in this list alone.
 ORDER = (
-    "errors", "settings", "layers", "problem", "dtypes", "layouts", "target", "cpu_target",
+    "errors", "settings", "layers", "problem", "fp8", "dtypes", "layouts", "target", "cpu_target",
     "families", "render",
     "nvrtc", "sass", "child_process", "host_compiler", "cpu_compiler", "compilers", "outcome",
     "cache", "compile_process", "compile_pool",

@@ -182,6 +182,7 @@ def test_what_the_driver_is_asked_to_encode() -> None:
     [
         ("element", "fp32", 0, "CU_TENSOR_MAP_DATA_TYPE_FLOAT32"),
         ("element", "tf32", 0, "CU_TENSOR_MAP_DATA_TYPE_TFLOAT32"),
+        ("element", "int32", 0, "CU_TENSOR_MAP_DATA_TYPE_INT32"),
         ("swizzle_bytes", 0, 8, "CU_TENSOR_MAP_SWIZZLE_NONE"),
         ("swizzle_bytes", 64, 8, "CU_TENSOR_MAP_SWIZZLE_64B"),
         ("l2_promotion_bytes", 64, 9, "CU_TENSOR_MAP_L2_PROMOTION_L2_64B"),
@@ -190,6 +191,12 @@ def test_what_the_driver_is_asked_to_encode() -> None:
 )
 def test_every_choice_has_its_enumerator(field: str, value: Any, position: int, name: str) -> None:
     assert encode_arguments(tensor_map("x", box=(8, 1, 1), **{field: value}), 0)[position].name == name
+
+
+@pytest.mark.parametrize("element", ["int8", "e4m3", "e5m2"])
+def test_elements_of_8_bits_are_bytes(element: Any) -> None:
+    kind = encode_arguments(tensor_map("x", box=(16, 1, 1), element=element), 0)[0]
+    assert kind.name == "CU_TENSOR_MAP_DATA_TYPE_UINT8"
 
 
 class FakeEncode:

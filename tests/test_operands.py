@@ -103,6 +103,30 @@ def test_bias_goes_with_the_epilogue():
         Operands.of(NCHW, 0).check_bias(facts((16,), dtype="float32"))
 
 
+@pytest.mark.parametrize(
+    ("precision", "x_dtypes", "y_dtype", "sentence"),
+    [
+        ("int8", ("int8",), "int32", "x has dtype uint8; precision int8 needs int8"),
+        ("e4m3", ("float8_e4m3fn", "uint8"), "float16", "needs float8_e4m3fn or its bits as uint8"),
+        ("e5m2", ("float8_e5m2", "uint8"), "float16", "needs float8_e5m2 or its bits as uint8"),
+    ],
+)
+def test_elements_of_8_bits(precision, x_dtypes, y_dtype, sentence):
+    problem = ConvProblem.parse("n2c8h6w7k16r3s3", precision=precision, epilogue="bias")
+    operands = Operands.of(problem, 0)
+    for dtype in x_dtypes:
+        operands.check_x(facts((2, 6, 7, 8), dtype=dtype), prefer_logical=False)
+        operands.check_w(facts((16, 3, 3, 8), dtype=dtype))
+    operands.check_bias(facts((16,), dtype=y_dtype))
+    operands.check_out(facts((2, 4, 5, 16), dtype=y_dtype))
+    with pytest.raises(ArrayError, match=sentence):
+        operands.check_x(facts((2, 6, 7, 8), dtype="uint8" if precision == "int8" else "int8"), prefer_logical=False)
+    with pytest.raises(ArrayError, match=f"out has dtype int8; precision {precision} needs {y_dtype}"):
+        operands.check_out(facts((2, 4, 5, 16), dtype="int8"))
+    size = {"int32": 4, "float16": 2}[y_dtype]
+    assert operands.sizes_bytes() == {"x": 672, "w": 1152, "bias": 16 * size, "out": 640 * size}
+
+
 def test_groups_and_mixed_layouts():
     grouped = ConvProblem.parse("n1c8h6w6k16r3s3g4", layout="nchw-nhwc")
     operands = Operands.of(grouped, 0)

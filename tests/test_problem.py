@@ -30,7 +30,7 @@ def problems(draw: st.DrawFn) -> ConvProblem:
         **{name: groups * draw(st.integers(1, 5)) for name in ("c", "k")},
         **{f"pad_{side}": draw(st.integers(0, 4)) for side in ("top", "bottom", "left", "right")},
         **{name: draw(st.integers(1, 3)) for name in ("stride_h", "stride_w", "dilation_h", "dilation_w")},
-        "precision": draw(st.sampled_from(("fp64", "fp32", "tf32", "fp16", "bf16"))),
+        "precision": draw(st.sampled_from(("fp64", "fp32", "tf32", "fp16", "bf16", "int8", "e4m3", "e5m2"))),
         "x_layout": draw(st.sampled_from(("nhwc", "nchw", "chwn", "chwn8"))),
         "w_layout": draw(st.sampled_from(("krsc", "kcrs"))),
         "y_layout": draw(st.sampled_from(("nhwc", "nchw", "chwn", "chwn8"))),
@@ -182,7 +182,7 @@ def test_a_pad_must_not_be_negative(side: str, value: object) -> None:
 @pytest.mark.parametrize(
     ("field", "allowed"),
     [
-        ("precision", "fp32, tf32, fp16, bf16, fp64"),
+        ("precision", "fp32, tf32, fp16, bf16, fp64, int8, e4m3, e5m2"),
         ("x_layout", "nhwc, nchw, chwn, chwn8"),
         ("w_layout", "krsc, kcrs"),
         ("y_layout", "nhwc, nchw, chwn, chwn8"),
@@ -290,11 +290,13 @@ def test_array_sizes_agree(problem: ConvProblem) -> None:
     assert problem.x_shape[-1] == last[problem.x_layout]
     assert (problem.w_shape[3] == problem.group_c) or problem.w_layout == "kcrs"
     assert problem.y_shape[-1] == (last | {"nhwc": problem.k, "nchw": problem.q})[problem.y_layout]
-    size = {"fp64": 8, "fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2}[problem.precision]
-    assert problem.element_bytes == size
+    size, y_size = {"fp64": (8, 8), "fp32": (4, 4), "tf32": (4, 4), "fp16": (2, 2), "bf16": (2, 2)}.get(
+        problem.precision, (1, 4 if problem.precision == "int8" else 2)
+    )
+    assert (problem.element_bytes, problem.y_element_bytes) == (size, y_size)
     bias = 0 if problem.epilogue == "none" else problem.k
-    arrays = math.prod(problem.x_shape) + math.prod(problem.w_shape) + math.prod(problem.y_shape) + bias
-    assert problem.compulsory_bytes == size * arrays
+    read, written = math.prod(problem.x_shape) + math.prod(problem.w_shape), math.prod(problem.y_shape) + bias
+    assert problem.compulsory_bytes == size * read + y_size * written
     # every element of the im2col matrix: an output pixel, a channel, a tap
     assert problem.im2col_bytes == size * problem.gemm_m * problem.c * problem.r * problem.s
     images = in_blocks if problem.x_layout == "chwn8" else problem.n
@@ -316,3 +318,13 @@ def test_a_problem_is_a_value() -> None:
     assert replace(problem, n=5).key.startswith("n5c6")
     with pytest.raises(AttributeError):
         problem.n = 3  # type: ignore[misc]
+
+
+def test_types_of_y() -> None:
+    wanted = {"fp64": "fp64", "fp32": "fp32", "tf32": "fp32", "fp16": "fp16", "bf16": "bf16"}
+    wanted |= {"int8": "int32", "e4m3": "fp16", "e5m2": "fp16"}
+    for precision, y_dtype in wanted.items():
+        problem = ConvProblem.parse("cv5", precision=precision)
+        assert problem.y_dtype == y_dtype
+        assert ConvProblem.from_key(problem.key) == problem
+    assert ConvProblem.parse("cv5", precision="INT8").key.endswith("/int8/nhwc-krsc-nhwc/none")

@@ -42,7 +42,7 @@ extern "C" __global__ void __launch_bounds__(256, 1) test_kernel(const __grid_co
   ptx::barrier_sync(1, 256);
   while (!ptx::mbarrier_try_wait_parity(barrier, 0)) {}
   const uint64_t a = uint64_t(1) << 62 | uint64_t(64) << 32 | __cvta_generic_to_shared(smem) >> 4, b = a + 512;
-  float d[WGMMA_N / 2];
+  ${ sum } d[WGMMA_N / 2];
   ptx::wgmma_fence();
   ptx::wgmma_${ instruction }(d, a, b, false);
   ptx::wgmma_${ instruction }(d, a + 2, b + 2, true);
@@ -50,8 +50,7 @@ extern "C" __global__ void __launch_bounds__(256, 1) test_kernel(const __grid_co
   ptx::wgmma_wait_group<0>();
   ptx::wgmma_fence_operand(d);
   for (int i = 0; i < WGMMA_N / 2; ++i) out[i * 128 + threadIdx.x - 128] = d[i];
-  const uint32_t r4[4] = {__float_as_uint(d[0]), __float_as_uint(d[1]), __float_as_uint(d[2]), 1};
-  const uint32_t r2[2] = {__float_as_uint(d[3]), 2};
+  const uint32_t r4[4] = {uint32_t(d[0]), uint32_t(d[1]), uint32_t(d[2]), 1}, r2[2] = {uint32_t(d[3]), 2};
   ptx::stmatrix_x4(smem + threadIdx.x * 16, r4);
   ptx::stmatrix_x2(smem + 4096 + threadIdx.x * 16, r2);
   ptx::stmatrix_x4_trans(smem + 8192 + threadIdx.x * 16, r4);
@@ -68,20 +67,28 @@ extern "C" __global__ void __launch_bounds__(256, 1) test_kernel(const __grid_co
   }
 }
 """
-SASS_TYPE = {"m64k16_f32_f16": "x16.F32", "m64k16_f32_bf16": "x16.F32.BF16", "m64k8_f32_tf32": "x8.F32.TF32"}
+SASS_TYPE = {
+    "m64k16_f32_f16": "HGMMA x16.F32", "m64k16_f32_bf16": "HGMMA x16.F32.BF16", "m64k8_f32_tf32": "HGMMA x8.F32.TF32",
+    "m64k32_s32_s8": "IGMMA x32.S8.S8", "m64k32_f32_e4m3": "QGMMA x32.F32.E4M3.E4M3",
+    "m64k32_f32_e5m2": "QGMMA x32.F32.E5M2.E5M2",
+}  # fmt: skip
+COLUMNS = {"HGMMA": (8, 40, 96, 176, 216, 256), "IGMMA": (8, 24, 176), "QGMMA": (40, 176)}
 
 
-@pytest.mark.parametrize("instruction", list(SASS_TYPE))
-@pytest.mark.parametrize("n", [8, 40, 96, 176, 216, 256])
+@pytest.mark.parametrize(
+    ("instruction", "n"), [(name, n) for name, sass in SASS_TYPE.items() for n in COLUMNS[sass.partition(" ")[0]]]
+)
 def test_instructions_of_sm_90a(n: int, instruction: str) -> None:
-    """HGMMA multiplies, UTMALDG and UTMASTG are TMA, SYNCS mbarriers, STSM stmatrix."""
-    text = _environment().from_string(TEXT).render(WGMMA_N=str(n), instruction=instruction)
+    """HGMMA, IGMMA or QGMMA multiplies, UTMALDG and UTMASTG are TMA, SYNCS mbarriers, STSM stmatrix."""
+    sums = "int32_t" if "s32" in instruction else "float"
+    text = _environment().from_string(TEXT).render(WGMMA_N=str(n), instruction=instruction, sum=sums)
     cubin = compile_cubin(Source("test_kernel", text), "sm_90a")
     counts = instruction_counts(cubin)
-    wanted = {"HGMMA": 2, "UTMALDG": 3, "UTMASTG": 3, "STSM": 4, "USETMAXREG": 2}
+    sass, _, types = SASS_TYPE[instruction].partition(" ")
+    wanted = {sass: 2, "UTMALDG": 3, "UTMASTG": 3, "STSM": 4, "USETMAXREG": 2}
     assert {name: counts.get(name) for name in wanted} == wanted
     assert counts["SYNCS"] >= 4  # init, two arrivals, a wait
-    assert f"HGMMA.64x{n}{SASS_TYPE[instruction]}" in disassemble(cubin)
+    assert f"{sass}.64x{n}{types}" in disassemble(cubin)
     assert cubin.spill_bytes == 0
 
 

@@ -104,8 +104,10 @@ def test_bf16_rounds_to_nearest_even(value: float, bits: int) -> None:
     assert to_storage(np.array([value]), "bf16")[0] == bits
 
 
-def test_nan_survives_in_every_precision() -> None:
+def test_nan_survives_in_every_precision_that_has_one() -> None:
     for precision, dtype in STORAGE_DTYPE.items():
+        if precision in ("int8", "int32"):
+            continue
         stored = to_storage(np.array([np.nan, 2.0]), precision)
         assert stored.dtype == dtype
         back = from_storage(stored, precision)

@@ -257,4 +257,4 @@ def test_a_ptx_wrapper_is_one_instruction(name: str) -> None:
 @pytest.mark.parametrize("name", FILES)
 def test_no_standard_library_headers(name: str) -> None:
     # NVRTC compiles in a fraction of the time without cooperative groups and libcu++
-    assert set(re.findall(r"#include <([^>]+)>", code_of(name))) <= {"cuda_fp16.h", "cuda_bf16.h"}
+    assert set(re.findall(r"#include <([^>]+)>", code_of(name))) <= {"cuda_fp16.h", "cuda_bf16.h", "cuda_fp8.h"}

@@ -37,6 +37,7 @@ def test_peaks_by_precision() -> None:
     assert target.peak_tflops("fp32") == target.fp32_tflops
     assert target.peak_tflops("fp16") == target.peak_tflops("bf16") == 312
     assert target.peak_tflops("tf32") == 156
+    assert preset("sm_90a").peak_tflops("int8") == preset("sm_90a").peak_tflops("e4m3") == 2 * 989
 
 
 @pytest.mark.parametrize(("name", "arch"), [("sm_90", "sm_90a"), ("SM_90A", "sm_90a"), ("sm_120", "sm_120a")])

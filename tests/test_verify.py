@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from im2wingen.device_data import ELEMENT_CODE, FILL_JOB, FILL_LAUNCH, KIND_CODE, input_sizes, set_count
-from im2wingen.dtypes import STORAGE_DTYPE, from_storage, to_storage
+from im2wingen.device_data import ELEMENT_CODE, FILL_JOB, FILL_LAUNCH, KIND_CODE, input_sizes, output_bytes, set_count
+from im2wingen.dtypes import STORAGE_DTYPE, ElementType, from_storage, to_storage
 from im2wingen.emulator import EmulatedKernel
 from im2wingen.families import FAMILIES
 from im2wingen.families.base import Launch
@@ -18,12 +18,17 @@ from im2wingen.verify_data import Kind, WrongResultError, error_bound, y_coordin
 from im2wingen.verify_emulated import compare_arrays, emulated_inputs, verify_emulated
 
 PRECISIONS: tuple[Precision, ...] = ("fp32", "tf32", "fp16", "bf16")
+EIGHT_BITS: tuple[Precision, ...] = ("int8", "e4m3", "e5m2")
 
 
 @pytest.mark.parametrize("arch", PRESETS)
 @pytest.mark.parametrize(
     "launch",
-    [FILL_LAUNCH, COMPARE_LAUNCH, *(reference_launch(ConvProblem.parse("cv5", precision=p)) for p in PRECISIONS)],
+    [
+        FILL_LAUNCH,
+        COMPARE_LAUNCH,
+        *(reference_launch(ConvProblem.parse("cv5", precision=p)) for p in (*PRECISIONS, "int8", "e4m3")),
+    ],
     ids=lambda launch: launch.template,
 )
 def test_support_kernels_compile_everywhere(launch: Launch, arch: str) -> None:
@@ -47,7 +52,7 @@ def splitmix64(z: np.ndarray) -> np.ndarray:
     return z ^ (z >> np.uint64(31))
 
 
-def filled(precision: Precision, kind: Kind, count: int, *, scale: float = 1.0, grid: int = 2) -> np.ndarray:
+def filled(precision: ElementType, kind: Kind, count: int, *, scale: float = 1.0, grid: int = 2) -> np.ndarray:
     job = np.array([(count, 7, KIND_CODE[kind], ELEMENT_CODE[precision], scale)], FILL_JOB)
     out = np.zeros(count + 3, STORAGE_DTYPE[precision])
     EmulatedKernel(render(FILL_LAUNCH)).launch((grid, 1, 1), FILL_LAUNCH.block, 0, [job, out])
@@ -55,12 +60,24 @@ def filled(precision: Precision, kind: Kind, count: int, *, scale: float = 1.0, 
     return from_storage(out[:count], precision)
 
 
-@pytest.mark.parametrize("precision", PRECISIONS)
-def test_fill_integers_are_the_hash(precision: Precision) -> None:
+@pytest.mark.parametrize("precision", [*PRECISIONS, *EIGHT_BITS, "int32"])
+def test_fill_integers_are_the_hash(precision: ElementType) -> None:
     with np.errstate(over="ignore"):
         bits = splitmix64(splitmix64(np.array([7], np.uint64)) ^ np.arange(1000, dtype=np.uint64))
     expected = (bits >> np.uint64(32)).astype(np.int64) % 5 - 2
     np.testing.assert_array_equal(filled(precision, "integer", 1000, scale=2.0), expected)
+
+
+@pytest.mark.parametrize("precision", EIGHT_BITS)
+def test_fill_rounds_to_8_bits(precision: Precision) -> None:
+    scale = 90.0 if precision == "int8" else 0.1  # some beyond 127; some that are subnormal
+    numbers = filled("fp32", "normal", 3000, scale=scale)
+    expected = from_storage(to_storage(numbers, precision), precision)
+    np.testing.assert_array_equal(filled(precision, "normal", 3000, scale=scale), expected)
+
+
+def test_fill_integers_are_all_of_int8() -> None:
+    assert set(filled("int8", "integer", 20_000, scale=128.0)) == set(range(-128, 128))
 
 
 def test_fill_does_not_depend_on_the_grid() -> None:
@@ -83,6 +100,9 @@ def test_fill_normals_have_the_scale_asked_for() -> None:
         ("n1c6h9w9k9r2s2g3", "tf32", "nchw-nhwc", "none"),  # groups
         ("n2c5h8w8k5r3s3pad1g5", "fp32", "nhwc", "none"),  # depthwise
         ("n1c1h33w33k1r1s1", "fp16", "nhwc", "none"),  # more than one tile of pixels
+        ("n1c17h6w5k65r3s3st2x1pad1", "int8", "nhwc", "bias_relu"),
+        ("n3c2h7w9k3r3s3pad2,0,1,3dil2", "e4m3", "nhwc", "bias"),
+        ("n1c6h9w9k9r2s2g3", "e5m2", "nchw-nhwc", "none"),
     ],
 )
 def test_reference_kernel_equals_numpy(shape: str, precision: str, layout: str, epilogue: str) -> None:
@@ -109,7 +129,7 @@ def test_reference_kernel_skips_padding() -> None:
     assert np.isnan(y[0, 1:]).all()
 
 
-def compared(precision: Precision, y: np.ndarray, reference: np.ndarray, *, exact: bool) -> np.ndarray:
+def compared(precision: ElementType, y: np.ndarray, reference: np.ndarray, *, exact: bool) -> np.ndarray:
     """The compare kernel's partials for a bound of 1e-3 |ref| + 1e-4 sum + 1e-5 with sum = 10."""
     job = np.array([(y.size, 1e-3, 1e-4, 1e-5, ELEMENT_CODE[precision], exact)], COMPARE_JOB)
     partials = np.zeros(3, COMPARE_PARTIAL)
@@ -134,6 +154,15 @@ def test_compare_measures_errors(precision: Precision) -> None:
     assert partials["reference_squares"].sum() == pytest.approx((reference**2).sum())
 
 
+def test_compare_of_integers_has_no_tolerance() -> None:
+    reference = np.array([2.0**31 - 1, -(2.0**31), 2.0**24 + 1, 5.0])  # beyond what fp32 holds
+    y = to_storage(reference, "int32")
+    assert compared("int32", y, reference, exact=True)["violations"].sum() == 0
+    y[2] -= 1
+    partials = compared("int32", y, reference, exact=True)
+    assert (partials["violations"].sum(), partials["max_error"].max()) == (1, 1.0)
+
+
 def test_compare_counts_nan_and_infinity() -> None:
     reference = np.ones(600)
     y = np.ones(600, np.float16)
@@ -155,7 +184,7 @@ def test_compare_exact_demands_the_nearest_element(precision: Precision) -> None
     assert partials["worst_index"][np.argmax(partials["worst"])] == 123
 
 
-@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("precision", [*PRECISIONS, *EIGHT_BITS])
 def test_bound_holds_a_sequential_fp32_sum_and_not_a_lost_term(precision: Precision) -> None:
     problem = ConvProblem.parse("n1c64h6w6k8r3s3", precision=precision)
     inputs = emulated_inputs(problem, "normal", 0)
@@ -167,11 +196,12 @@ def test_bound_holds_a_sequential_fp32_sum_and_not_a_lost_term(precision: Precis
         for s in range(3):
             for c in range(64):
                 acc += x[:, r : r + problem.p, s : s + problem.q, c, None] * w[None, None, None, :, r, s, c]
-    stats = compare_arrays(problem, "normal", inputs, to_storage(acc, precision))
-    assert 0 < stats.norm_error < {"fp32": 1e-6, "tf32": 1e-3, "fp16": 1e-3, "bf16": 1e-2}[precision]
+    stats = compare_arrays(problem, "normal", inputs, to_storage(acc, problem.y_dtype))
+    limits = {"fp32": 1e-6, "tf32": 1e-3, "bf16": 1e-2}
+    assert stats.norm_error == 0 if precision == "int8" else 0 < stats.norm_error < limits.get(precision, 1e-3)
     lost = acc - 2 * x[:, : problem.p, : problem.q, 0, None] * w[None, None, None, :, 0, 0, 0] * 8
     with pytest.raises(WrongResultError, match="on normal data"):
-        compare_arrays(problem, "normal", inputs, to_storage(lost, precision))
+        compare_arrays(problem, "normal", inputs, to_storage(lost, problem.y_dtype))
 
 
 def test_bound_grows_with_gemm_k() -> None:
@@ -180,10 +210,19 @@ def test_bound_grows_with_gemm_k() -> None:
     assert bounds[2] / bounds[0] == pytest.approx((257 / 2) ** 0.5)
 
 
+def test_bound_of_fp8_does_not_grow_with_long_sums() -> None:
+    # of the terms' magnitudes, and beside y's own rounding; it is as good as independent of gemm_k
+    bounds = [error_bound(ConvProblem.parse(f"n1c{c}h4w4k1r1s1", precision="e4m3")).term_rounding for c in (64, 4096)]
+    assert bounds == pytest.approx([4 * 4 / 0.64 * 2.0**-13] * 2, rel=1e-3)
+    short = error_bound(ConvProblem.parse("n1c3h4w4k1r1s1", precision="e4m3")).term_rounding
+    assert short == pytest.approx(4 * 2 * 2.0**-13, rel=1e-3)
+
+
 def test_integer_data_stay_exact() -> None:
     for shape in ("cv4", "cv12"):
         problem = ConvProblem.parse(shape, batch=1, precision="fp16")
         assert 4 * problem.gemm_k + 8 < 2**24  # the largest sum is exact in fp32
+        assert 6 * 2 * problem.gemm_k**0.5 < 2**13  # six standard deviations are exact in the 14 bits of fp8's sums
 
 
 def test_wrong_integers_are_reported_with_their_place() -> None:
@@ -229,3 +268,7 @@ def test_sets_exceed_four_times_the_l2_cache() -> None:
 def test_input_sizes_hold_a_bias_where_there_is_one() -> None:
     assert input_sizes(ConvProblem.parse("n1c2h3w3k4r1s1")) == {"x": 36, "w": 16}
     assert input_sizes(ConvProblem.parse("n1c2h3w3k4r1s1", epilogue="bias"))["bias"] == 8
+    assert input_sizes(ConvProblem.parse("n1c2h3w3k4r1s1", precision="int8", epilogue="bias")) == {
+        "x": 18, "w": 8, "bias": 16
+    }  # fmt: skip
+    assert output_bytes(ConvProblem.parse("n1c2h3w3k4r1s1", precision="e4m3")) == 9 * 4 * 2

@@ -5,6 +5,7 @@ from typing import Any
 
 from im2wingen.bench.floor import torch_dtype
 from im2wingen.problem import ConvProblem, Layout
+from im2wingen.verify_data import input_scale
 
 _LEAST_BYTES = 240_000_000
 _MAX_SETS = 512
@@ -31,24 +32,37 @@ def set_count(problem: ConvProblem, l2_bytes: int) -> int:
 
 
 def allocate(torch: Any, problem: ConvProblem, sets: int, *, seed: int) -> Buffers:
-    """Normal x; normal w of variance 1/gemm_k, so that y is about normal too; y is NaN."""
-    generator = torch.Generator(device="cuda").manual_seed(seed)
-    dtype = torch_dtype(torch, problem.precision)
+    """Normal x; normal w of variance 1/gemm_k, so that y is about normal too (8 bits: as tests have them); y is NaN.
 
-    def arrays(shape: tuple[int, ...], scale: float | None) -> tuple[Any, ...]:
+    Integers are all of int8's range, their y is the least integer.
+    """
+    generator = torch.Generator(device="cuda").manual_seed(seed)
+
+    def arrays(shape: tuple[int, ...], name: str) -> tuple[Any, ...]:
         elements = shape[0] * shape[1] * shape[2] * shape[3]
-        unit = _ALIGNMENT_BYTES // problem.element_bytes
+        dtype = torch_dtype(torch, problem.y_dtype if name == "y" else problem.precision)
+        unit = _ALIGNMENT_BYTES // dtype.itemsize
         pitch = -(-elements // unit) * unit
         flat = torch.empty(sets * pitch, device="cuda", dtype=dtype)
-        if scale is None:
-            flat.fill_(float("nan"))
+        if name == "y":
+            flat.fill_(unwritten(torch, dtype))
+        elif problem.precision == "int8":
+            flat.random_(-128, 128, generator=generator)
+        elif problem.element_bytes == 1:
+            scale = input_scale(problem, name, "normal")
+            for i in range(sets):  # PyTorch draws no fp8
+                part = flat[i * pitch : (i + 1) * pitch]
+                part.copy_(torch.empty(pitch, device="cuda").normal_(0.0, scale, generator=generator))
         else:
-            flat.normal_(0.0, scale, generator=generator)
+            flat.normal_(0.0, input_scale(problem, name, "normal"), generator=generator)
         return tuple(flat[i * pitch : i * pitch + elements].view(shape) for i in range(sets))
 
-    return Buffers(
-        x=arrays(problem.x_shape, 1.0), w=arrays(problem.w_shape, problem.gemm_k**-0.5), y=arrays(problem.y_shape, None)
-    )
+    return Buffers(x=arrays(problem.x_shape, "x"), w=arrays(problem.w_shape, "w"), y=arrays(problem.y_shape, "y"))
+
+
+def unwritten(torch: Any, dtype: Any) -> float | int:
+    """What elements of y hold that nobody has written: NaN, or the least integer."""
+    return float("nan") if dtype.is_floating_point else int(torch.iinfo(dtype).min)
 
 
 def as_nchw(array: Any, layout: Layout | str) -> Any:

@@ -19,6 +19,10 @@ WORKSPACE_LIMIT_BYTES = 40 << 30
 # A plan of strict fp32 multiplies in fp32: notes that cuDNN gives to plans which do not.
 _INEXACT_FP32 = ("TENSOR_CORE", "DOWN_CONVERT_INPUTS", "REDUCED_PRECISION_REDUCTION")
 _X, _W, _Y = 1, 2, 3  # tensor ids in a graph
+_TYPES = {
+    "fp16": "HALF", "bf16": "BFLOAT16", "int8": "INT8", "int32": "INT32", "e4m3": "FP8_E4M3", "e5m2": "FP8_E5M2"
+}  # fmt: skip
+_COMPUTE = {"int8": "INT32"}
 _HOPELESS = 4.0  # a single launch this many times slower than the best plan: no graph for it
 
 
@@ -51,15 +55,14 @@ class PlanScreen:
         """Build and time plans until none is left or the session's plan_seconds are over, in the heuristics' order."""
         deadline = time.monotonic() + session.plan_seconds
         screening = Screening()
-        graph = self._graph(session.problem)
-        plans = self._distinct_plans(graph)
+        plans = self._plans(session.problem)
         screening.offered = len(plans)
-        timed: list[tuple[float, str, int]] = []
-        for name, index in plans.items():
+        timed: list[tuple[float, str]] = []
+        for name, (graph, index) in plans.items():
             if time.monotonic() > deadline:
                 screening.out_of_time += 1
                 continue
-            best_us = min((us for us, _, _ in timed), default=float("inf"))
+            best_us = min((us for us, _ in timed), default=float("inf"))
             try:
                 us = self._screen_plan(session, graph, index, best_us)
             except (RuntimeError, self._cudnn.cudnnGraphNotSupportedError) as error:
@@ -67,25 +70,42 @@ class PlanScreen:
                 log.debug("%s: %s: %s", session.problem.key, name, error)
                 screening.failed += 1
                 continue
-            timed.append((us, name, index))
+            timed.append((us, name))
         screening.screened = len(timed)
-        chosen = {name: index for _, name, index in sorted(timed)[: session.finalists]}
-        sizes = {name: int(graph.get_workspace_size_plan_at_index(index)) for name, index in chosen.items()}
+        chosen = {name: plans[name] for _, name in sorted(timed)[: session.finalists]}
+        sizes = {
+            name: int(graph.get_workspace_size_plan_at_index(index)) for name, (graph, index) in chosen.items()
+        }  # fmt: skip
         # one for all: they run one after another
         workspace = session.torch.empty(max([1, *sizes.values()]), device="cuda", dtype=session.torch.uint8)
-        for name, index in chosen.items():
+        for name, (graph, index) in chosen.items():
             launch = self._launcher(session, graph, index, workspace)
             screening.finalists.append(_contestant(session, name, launch, sizes[name]))
         return screening
 
-    def _graph(self, problem: ConvProblem) -> Any:
+    def _plans(self, problem: ConvProblem) -> dict[str, tuple[Any, int]]:
+        """Name -> graph and index of every plan; those of fp8 with fast accumulation, as ours is, after the others."""
+        graph = self._graph(problem, _COMPUTE.get(problem.precision, "FLOAT"))
+        plans = {name: (graph, index) for name, index in self._distinct_plans(graph).items()}
+        if problem.precision in ("e4m3", "e5m2"):
+            try:
+                fast = self._graph(problem, "FAST_FLOAT_FOR_FP8")
+            except PeerUnavailableError as error:
+                log.debug("%s, fast accumulation: %s", problem.key, error)
+            else:
+                plans |= {f"fast {name}": (fast, index) for name, index in self._distinct_plans(fast).items()}
+        return plans
+
+    def _graph(self, problem: ConvProblem, compute_type: str) -> Any:
         """The convolution as a cuDNN graph with its plans created and filtered, none built."""
         cudnn = self._cudnn
-        types = {"fp16": cudnn.data_type.HALF, "bf16": cudnn.data_type.BFLOAT16}
-        element = types.get(problem.precision, cudnn.data_type.FLOAT)
+        element, output = (
+            getattr(cudnn.data_type, _TYPES.get(name, "FLOAT")) for name in (problem.precision, problem.y_dtype)
+        )
+        compute = getattr(cudnn.data_type, compute_type)
         graph = cudnn.pygraph(
             handle=self._handle, name="conv", io_data_type=element,
-            intermediate_data_type=cudnn.data_type.FLOAT, compute_data_type=cudnn.data_type.FLOAT,
+            intermediate_data_type=compute, compute_data_type=compute,
         )  # fmt: skip
         n, c, h, w, k, p, q = (problem.n, problem.c, problem.h, problem.w, problem.k, problem.p, problem.q)
         x_dim, w_dim, y_dim = [n, c, h, w], [k, problem.group_c, problem.r, problem.s], [n, k, p, q]
@@ -95,12 +115,12 @@ class PlanScreen:
             image=x, weight=f,
             pre_padding=[problem.pad_top, problem.pad_left], post_padding=[problem.pad_bottom, problem.pad_right],
             stride=[problem.stride_h, problem.stride_w], dilation=[problem.dilation_h, problem.dilation_w],
-            compute_data_type=cudnn.data_type.FLOAT, name="conv",
+            compute_data_type=compute, name="conv",
         )  # fmt: skip
         y.set_output(True)
         y.set_dim(y_dim)
         y.set_stride(strides(y_dim, problem.y_layout))
-        y.set_data_type(element)
+        y.set_data_type(output)
         y.set_uid(_Y)
         try:
             graph.validate()

@@ -15,9 +15,11 @@ _OUTPUTS = 4
 
 
 def plan(problem: ConvProblem) -> Plan:
-    """The one launch; PeerUnavailableError for a grouped convolution."""
+    """The one launch; PeerUnavailableError for groups and elements of 8 bits."""
     if problem.groups > 1:
         raise PeerUnavailableError("the direct kernel has no groups")
+    if problem.element_bytes == 1:
+        raise PeerUnavailableError("the direct kernel has no elements of 8 bits")
     lanes, across = (problem.k, problem.q) if problem.y_layout == "nhwc" else (problem.q, problem.k)
     threads = problem.n * problem.p * ceil_div(across, _OUTPUTS) * lanes
     launch = Launch(

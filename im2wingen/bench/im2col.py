@@ -14,6 +14,8 @@ def contestants(session: Session) -> list[Contestant]:
     torch, problem, buffers = session.torch, session.problem, session.buffers
     if problem.groups > 1:
         raise PeerUnavailableError("im2col is not written for groups")
+    if problem.element_bytes == 1:
+        raise PeerUnavailableError("im2col is not written for elements of 8 bits")
     if problem.im2col_bytes > torch.cuda.mem_get_info()[0]:
         raise PeerUnavailableError(f"the im2col matrix needs {problem.im2col_bytes} bytes, more than is free")
     matrix = torch.empty(matrix_shape(problem), device="cuda", dtype=buffers.x[0].dtype)

@@ -12,6 +12,8 @@ def contestants(session: Session) -> list[Contestant]:
     torch, problem, buffers = session.torch, session.problem, session.buffers
     if problem.pad_top != problem.pad_bottom or problem.pad_left != problem.pad_right:
         raise PeerUnavailableError("inductor is called for symmetric pads alone")
+    if problem.element_bytes == 1:
+        raise PeerUnavailableError("PyTorch has no convolution of 8-bit elements on a GPU")
     options = {"max_autotune": True, "max_autotune_conv_backends": "TRITON", "triton.cudagraphs": False}
     stride, dilation = (problem.stride_h, problem.stride_w), (problem.dilation_h, problem.dilation_w)
     padding = (problem.pad_top, problem.pad_left)

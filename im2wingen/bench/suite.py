@@ -11,7 +11,7 @@ from typing import Any
 
 from im2wingen.bench import direct, im2col, inductor, ours, torch_conv
 from im2wingen.bench.accuracy import Reference, check, reference
-from im2wingen.bench.buffers import Buffers, allocate, set_count
+from im2wingen.bench.buffers import Buffers, allocate, set_count, unwritten
 from im2wingen.bench.contestant import Contestant, Session
 from im2wingen.bench.cudnn import PlanScreen, Screening
 from im2wingen.bench.environment import versions
@@ -207,15 +207,15 @@ class _Run:
 
 
 def _try_out(torch: Any, session: Session, expected: Reference, contestant: Contestant) -> _Entry:
-    """Run it twice on a y full of NaN, watching the allocator, then capture it."""
+    """Run it twice on a y that nobody has written, watching the allocator, then capture it."""
     buffers: Buffers = session.buffers
-    buffers.y[0].fill_(float("nan"))
+    buffers.y[0].fill_(unwritten(torch, buffers.y[0].dtype))
     before = torch.cuda.memory_allocated()
     contestant.launch(0)
     torch.cuda.synchronize()
     held = contestant.held_bytes + torch.cuda.memory_allocated() - before
     if contestant.allocates_output:
-        held -= buffers.y[0].numel() * session.problem.element_bytes
+        held -= buffers.y[0].numel() * session.problem.y_element_bytes
     torch.cuda.reset_peak_memory_stats()
     before = torch.cuda.memory_allocated()
     contestant.launch(0)

@@ -4,12 +4,15 @@ from typing import Any
 
 from im2wingen.bench.buffers import as_nchw
 from im2wingen.bench.contestant import Contestant, Session
+from im2wingen.bench.optional import PeerUnavailableError
 from im2wingen.bench.result import CUDNN
 
 
 def contestant(session: Session) -> Contestant:
     """conv2d over views with the channels second; its outputs are its own, one kept a buffer set."""
     torch, problem, buffers = session.torch, session.problem, session.buffers
+    if problem.element_bytes == 1:
+        raise PeerUnavailableError("PyTorch has no convolution of 8-bit elements on a GPU")
     torch.backends.cudnn.benchmark = True
     xs = [as_nchw(x, problem.x_layout) for x in buffers.x]
     ws = [as_nchw(w, problem.w_layout) for w in buffers.w]

@@ -42,7 +42,10 @@ _OPTIONAL = {
     "nvidia-ml-py": "pip install nvidia-ml-py to record clocks and the driver's version",
 }
 _DISTRIBUTIONS = {"cupy": ("cupy-cuda13x", "cupy-cuda12x", "cupy")}
-_PROBE = Source("probe", '#include <cuda_fp16.h>\nextern "C" __global__ void probe(__half* y) { *y = __half(1); }\n')
+_PROBE = Source(
+    "probe",
+    '#include <cuda_fp16.h>\n#include <cuda_fp8.h>\nextern "C" __global__ void probe(__half* y) { *y = __half(1); }\n',
+)
 _CPU_PROBE = Source("probe", 'extern "C" void probe() {\n#pragma omp parallel\n  asm volatile("");\n}\n')
 _CPU_PLAN = Plan(
     launches=(Launch(template="probe", values={}, grid=(1, 1, 1), block=1, smem_bytes=0, arguments=()),)

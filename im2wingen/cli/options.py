@@ -30,13 +30,18 @@ ShapeArgument = Annotated[str | None, typer.Argument(metavar="SHAPE", help=_SHAP
 ShapesArgument = Annotated[list[str] | None, typer.Argument(metavar="SHAPE", help=_SHAPES_HELP, show_default=False)]
 ShapeOption = Annotated[str | None, typer.Option("--shape", help="The shape, in place of the argument.")]
 ShapesOption = Annotated[list[str] | None, typer.Option("--shape", help="A shape, in place of an argument.")]
-PrecisionOption = Annotated[str, typer.Option(help="fp32, tf32, fp16 or bf16; on the CPU fp32 or fp64.")]
+PrecisionOption = Annotated[
+    str, typer.Option(help="fp32, tf32, fp16 or bf16; on Hopper int8, e4m3, e5m2; on the CPU fp32 or fp64.")
+]
 LayoutOption = Annotated[
     str, typer.Option(help="nhwc, nchw, on the CPU chwn, chwn8, or x-y where they differ: nchw-nhwc, nhwc-nchw.")
 ]
 AnyPrecisionOption = Annotated[
     str | None,
-    typer.Option(help="fp32, tf32, fp16, bf16; on the CPU fp32, fp64 [fp16; fp32 on the CPU].", show_default=False),
+    typer.Option(
+        help="fp32, tf32, fp16, bf16; on Hopper int8, e4m3, e5m2; on the CPU fp32, fp64 [fp16; fp32 on the CPU].",
+        show_default=False,
+    ),
 ]
 BackendOption = Annotated[
     str | None,

@@ -12,8 +12,8 @@ from im2wingen.settings import read_settings
 _PACKAGE = Path(__file__).parent
 _RUNTIME = (
     "fiber", "memory", "report", "block", "sync", "async_copies", "async_proxy", "mbarrier", "named_barrier",
-    "loads", "bulk_copies", "tensor_map", "tensor_copies", "tensor_core", "wgmma_descriptor", "wgmma_multiply", "wgmma",
-    "main",
+    "loads", "bulk_copies", "tensor_map", "tensor_copies", "tensor_core", "wgmma_descriptor", "wgmma_multiply",
+    "wgmma_multiply_8bit", "wgmma", "main",
 )  # fmt: skip
 # A kernel's text reinterprets memory as vectors freely, as CUDA allows.
 _COMMON = ("-std=c++17", "-DIM2WINGEN_EMULATED", "-include", "emulator.h", "-fno-strict-aliasing", "-pthread")

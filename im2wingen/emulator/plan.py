@@ -21,10 +21,11 @@ def run_plan(
     poison: Poison = "nan",
     timeout_s: float = 300.0,
 ) -> None:
-    """Run a plan on `arrays` (`x`, `w`, `bias`, `y`; bf16 as uint16), which change in place where they are writeable.
+    """Run a plan on `arrays` (`x`, `w`, `bias`, `y`), which change in place where they are writeable.
 
-    Workspaces are allocated here, filled with NaN. `seed`, `poison` and `timeout_s` (of one launch) are those of
-    EmulatedKernel.launch. Raises CompileError and EmulatorError; after the latter the arrays are as they were.
+    bf16 comes as uint16, fp8 as uint8. Workspaces are allocated here, filled with NaN. `seed`, `poison` and
+    `timeout_s` (of one launch) are those of EmulatedKernel.launch. Raises CompileError and EmulatorError; after the
+    latter the arrays are as they were.
     """
     wanted = {name for launch in plan.launches for name in launch.array_names}
     if missing := sorted(wanted - arrays.keys() - plan.workspace.keys()):

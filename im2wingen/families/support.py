@@ -17,7 +17,7 @@ MAX_STRIDE = 65535
 def problem_values(problem: ConvProblem) -> dict[str, TemplateValue]:
     """The values of parts/problem.cuh."""
     return {
-        "ELEMENT": ELEMENT_CXX[problem.precision],
+        "ELEMENT": ELEMENT_CXX[problem.precision], "OUTPUT": ELEMENT_CXX[problem.y_dtype],
         "N": problem.n, "C": problem.c, "H": problem.h, "W": problem.w,
         "K": problem.k, "R": problem.r, "S": problem.s, "P": problem.p, "Q": problem.q,
         "STRIDE_H": problem.stride_h, "STRIDE_W": problem.stride_w,
@@ -128,10 +128,12 @@ def channels_last(problem: ConvProblem, *, channels: int, beside: bool = False) 
 def filter_channels_last(problem: ConvProblem, *, channels: int) -> tuple[Launch, int] | None:
     """The launch that writes workspace `packed`, a KCRS filter as [K][tap][channels], and its bytes.
 
-    None where the filter is KRSC, or the taps of a few channels don't fit shared memory.
+    None where the filter is KRSC, elements have 8 bits, or the taps of a few channels don't fit shared memory.
     """
     taps = problem.r * problem.s
-    if problem.w_layout != "kcrs" or _TURNED * taps * problem.element_bytes > _MAX_TILE_BYTES:
+    if problem.w_layout != "kcrs" or problem.element_bytes == 1:
+        return None
+    if _TURNED * taps * problem.element_bytes > _MAX_TILE_BYTES:
         return None
     elements = problem.k * taps * channels
     images = ceil_div(problem.k, _filters_at_once(problem))

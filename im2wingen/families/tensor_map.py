@@ -2,10 +2,9 @@
 
 from dataclasses import dataclass
 
-from im2wingen.dtypes import STORAGE_DTYPE
-from im2wingen.problem import Precision
+from im2wingen.dtypes import STORAGE_DTYPE, ElementType
 
-_ELEMENTS = ("fp32", "tf32", "fp16", "bf16")
+_ELEMENTS = ("fp32", "tf32", "fp16", "bf16", "int8", "e4m3", "e5m2", "int32")
 _STEP_BYTES = 16  # of addresses, of strides and of a box's rows
 
 
@@ -18,7 +17,7 @@ class TensorMap:
     """
 
     array: str  # an argument's name
-    element: Precision
+    element: ElementType
     offset_bytes: int = 0  # of the tensor's first element in the array
     dims: tuple[int, ...]  # 3 to 5, in elements
     strides_bytes: tuple[int, ...]  # of every dimension but the innermost

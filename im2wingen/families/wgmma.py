@@ -1,4 +1,4 @@
-"""The wgmma family: fp16, bf16 and tf32 on Hopper's tensor cores, fed by TMA; sm_90a."""
+"""The wgmma family: fp16, bf16, tf32, int8 and fp8 on Hopper's tensor cores, fed by TMA; sm_90a."""
 
 from im2wingen.families import wgmma_rules
 from im2wingen.families.base import AnyTarget, Family, Launch, Plan, TensorMap
@@ -11,6 +11,7 @@ from im2wingen.problem import ConvProblem
 from im2wingen.target import Target
 
 _FILTER_PROMOTION_BYTES = 256
+_PRODUCTS = {"fp16": "F16", "bf16": "BF16", "tf32": "TF32", "int8": "S8", "e4m3": "E4M3", "e5m2": "E5M2"}
 
 
 def unsupported(problem: ConvProblem, target: AnyTarget) -> str | None:
@@ -45,7 +46,8 @@ def plan(problem: ConvProblem, target: Target, config: WgmmaConfig) -> Plan:
             template="wgmma",
             values={
                 **problem_values(problem),
-                "BF16": problem.precision == "bf16",
+                "SUM": "int32_t" if problem.precision == "int8" else "float",
+                "PRODUCT": _PRODUCTS[problem.precision],
                 "MAPPING": config.mapping.upper(),
                 "SPLIT": config.split.upper(),
                 "CHANNELS": geometry.channels,
@@ -63,6 +65,7 @@ def plan(problem: ConvProblem, target: Target, config: WgmmaConfig) -> Plan:
                 "FILTER_RESIDENT": config.filter_resident,
                 "FILTER_STAGES": config.filter_stages,
                 "STORE_GROUPS": config.store_groups,
+                "PROMOTION": config.promotion,
                 "ORDERED": config.ordered,
                 "PROGRAMMATIC_LAUNCH": config.programmatic_launch,
                 "TILE_ORDER_ZIGZAG": config.tile_order == "zigzag",
@@ -82,7 +85,7 @@ def plan(problem: ConvProblem, target: Target, config: WgmmaConfig) -> Plan:
             flops=2 * geometry.tiles * config.block_n * config.subtiles * geometry.wgmma_n * gemm_k,
             l2_bytes=geometry.tiles * geometry.planes * geometry.chunks * geometry.patch_bytes
             + filter_loads * taps * geometry.chunks * geometry.filter_bytes
-            + geometry.tiles * config.tile.pixels * config.block_n * problem.element_bytes,
+            + geometry.tiles * config.tile.pixels * config.block_n * problem.y_element_bytes,
         )
     )  # fmt: skip
     return Plan(launches=tuple(launches), workspace=workspace)
@@ -140,7 +143,7 @@ def _output_map(geometry: WgmmaGeometry, filter_name: str) -> TensorMap:
     problem, config = geometry.problem, geometry.config
     if problem.y_layout != "nhwc":
         return _filter_map(geometry, filter_name)
-    pixel = problem.k * problem.element_bytes
+    pixel = problem.k * problem.y_element_bytes
     if config.mapping == "block":
         columns, rows = 8, config.store_groups
     elif config.store_groups == geometry.groups_n:
@@ -148,10 +151,10 @@ def _output_map(geometry: WgmmaGeometry, filter_name: str) -> TensorMap:
     else:
         columns, rows = config.store_groups * 8 // config.tile_n, 1
     return TensorMap(
-        array="y", element="fp32" if problem.precision == "tf32" else problem.precision,
+        array="y", element=problem.y_dtype,
         dims=(problem.k, problem.n, problem.q, problem.p),
         strides_bytes=(problem.p * problem.q * pixel, pixel, problem.q * pixel),
-        box=(128 // problem.element_bytes, config.tile_n, columns, rows), swizzle_bytes=128,
+        box=(128 // problem.y_element_bytes, config.tile_n, columns, rows), swizzle_bytes=128,
     )  # fmt: skip
 
 

@@ -40,6 +40,7 @@ class WgmmaConfig(Config):
     filter_stages: int  # 1 where the filter is resident
     store_groups: int
     l2_promotion_bytes: int  # of x
+    promotion: bool  # of fp8: sums of block_k channels of a tap, cut to about 14 bits, are added up in fp32
     ordered: bool  # consumers of different tiles take strict turns
     programmatic_launch: bool
     tile_order: Order
@@ -149,7 +150,12 @@ class WgmmaGeometry:
         config = self.config
         if config.mapping == "block":
             return 8 * config.tile_p
-        return round_up(((config.joined_rows - 1) * self.patch_w + config.tile_q) * config.tile_n, 8)
+        pixels = ((config.joined_rows - 1) * self.patch_w + config.tile_q) * config.tile_n
+        return round_up(pixels, self.columns_step(pixels))
+
+    def columns_step(self, columns: int) -> int:
+        """What the N of a wgmma of so many columns is a multiple of (PTX ISA, "wgmma.mma_async")."""
+        return 16 if self.problem.precision == "int8" and columns > 32 else 8
 
     @property
     def groups_n(self) -> int:
@@ -164,8 +170,8 @@ class WgmmaGeometry:
 
     @property
     def num_accumulators(self) -> int:
-        """fp32 accumulator registers of a consumer's thread."""
-        return self.wgmma_n // 2 * self.config.own_subtiles
+        """Accumulator registers of a consumer's thread."""
+        return self.wgmma_n // 2 * self.config.own_subtiles * (2 if self.config.promotion else 1)
 
     @property
     def channels(self) -> int:
@@ -219,7 +225,7 @@ class WgmmaGeometry:
         groups = config.store_groups
         if self.problem.y_layout != "nhwc":  # padded against bank conflicts
             groups += 1 + groups % 2
-        staging = config.num_consumer_warpgroups * groups * 8 * _M * self.problem.element_bytes
+        staging = config.num_consumer_warpgroups * groups * 8 * _M * self.problem.y_element_bytes
         barriers = 2 * (config.patch_stages + config.filter_stages) * _BARRIER_BYTES
         flags = 2 * config.num_consumer_warpgroups * 4
         patches = config.patch_stages * round_up(self.patch_bytes, 1024)

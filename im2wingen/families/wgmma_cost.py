@@ -33,7 +33,7 @@ def tile_cycles(geometry: WgmmaGeometry) -> tuple[float, float]:
         loads += taps * geometry.chunks * geometry.filter_bytes
     if config.patch_stages == 1:
         tensor += geometry.planes * geometry.chunks * (_FEW_STAGES + geometry.patch_bytes / _L2_BYTES)
-    stores = config.tile.pixels * config.block_n * problem.element_bytes
+    stores = config.tile.pixels * config.block_n * problem.y_element_bytes
     epilogue = _EPILOGUE + config.own_subtiles * geometry.groups_n * _EPILOGUE_GROUP
     busy = max(tensor, (loads + stores) / _L2_BYTES)
     if config.input_staging == "transposed":

@@ -8,6 +8,8 @@ from im2wingen.target import Target
 
 _OTHER_REGISTERS = 36  # of a consumer's thread, beside its accumulators
 _LEAST_REGISTERS = 28  # likewise, at the launch; ptxas (CUDA 13.0) asks for 26 or more
+_PRECISIONS = ("fp16", "bf16", "tf32", "int8", "e4m3", "e5m2")
+_MAX_INT8_TERMS = 2**17 - 1  # of magnitude 2^14 or less, that int32 holds the sum of
 ROW_BYTES = (128, 64)  # of a chunk: the swizzles
 _MAX_DIM = 2**31  # coordinates are 32-bit and signed
 
@@ -17,15 +19,18 @@ def unsupported(problem: ConvProblem, target: AnyTarget) -> str | None:
         return f"needs a CUDA GPU, the target is {target.name}"
     if (reason := foreign_layout(problem)) is not None:
         return reason
-    if problem.precision not in ("fp16", "bf16", "tf32"):
-        return f"precision {problem.precision} is not one of fp16, bf16, tf32"
+    if problem.precision not in _PRECISIONS:
+        return f"precision {problem.precision} is not one of {', '.join(_PRECISIONS)}"
+    if problem.element_bytes == 1 and problem.x_layout != "nhwc":
+        return f"precision {problem.precision} needs an NHWC x"
     if target.arch != "sm_90a":
         return f"needs sm_90a, the target is {target.arch}"
     if problem.groups != 1:
         return "groups above 1 are not supported"
-    unit = unit_elements(problem)
-    if (problem.x_layout == "nhwc" and problem.c % unit) or (problem.y_layout == "nhwc" and problem.k % unit):
-        return f"in NHWC, C and K must be multiples of {unit} (16 bytes, the step of TMA's strides)"
+    if (reason := _odd_strides(problem)) is not None:
+        return reason
+    if problem.precision == "int8" and problem.gemm_k > _MAX_INT8_TERMS:
+        return f"R*S*C is {problem.gemm_k}; int32 holds any sum of {_MAX_INT8_TERMS} products of int8"
     if problem.stride_h > problem.h or problem.stride_w > problem.w or _has_empty_plane(problem):
         return "a stride leaves taps that lie in the padding alone"
     if max(problem.c * problem.padded_h * problem.padded_w, problem.k * problem.p * problem.q) * problem.n >= 2**38:
@@ -33,6 +38,18 @@ def unsupported(problem: ConvProblem, target: AnyTarget) -> str | None:
     if max(problem.n, problem.padded_h * problem.padded_w, problem.p * problem.q) >= _MAX_DIM:
         return "an image has 2^31 pixels or more"
     return None
+
+
+def _odd_strides(problem: ConvProblem) -> str | None:
+    """The sentence where an NHWC array's strides are not what TMA takes."""
+    unit, y_unit = unit_elements(problem), 16 // problem.y_element_bytes
+    odd_c, odd_k = problem.x_layout == "nhwc" and problem.c % unit, problem.y_layout == "nhwc" and problem.k % y_unit
+    if not odd_c and not odd_k:
+        return None
+    multiples = f"C and K must be multiples of {unit}"
+    if unit != y_unit:
+        multiples = f"C must be a multiple of {unit}, K of {y_unit}"
+    return f"in NHWC, {multiples} (16 bytes, the step of TMA's strides)"
 
 
 def _has_empty_plane(problem: ConvProblem) -> bool:
@@ -55,10 +72,8 @@ RULES = (
         holds=lambda problem, target, config: _geometry(problem, config).row_bytes in ROW_BYTES,
     ),
     Rule(
-        sentence="block mapping is for one image, columns in whole groups of 8, and no joined rows",
-        holds=lambda problem, target, config: (
-            config.mapping != "block" or (config.tile_n == 1 and config.tile_q % 8 == 0 and config.joined_rows == 1)
-        ),
+        sentence="block mapping is for one image, columns in whole groups of 8, no joined rows, of int8 4 or even rows",
+        holds=lambda problem, target, config: config.mapping != "block" or _blocks_fit(_geometry(problem, config)),
     ),
     Rule(
         sentence="joined_rows divides tile_p in rows mapping",
@@ -125,6 +140,10 @@ RULES = (
         ),
     ),
     Rule(
+        sentence="promotion is for fp8",
+        holds=lambda problem, target, config: not config.promotion or problem.precision in ("e4m3", "e5m2"),
+    ),
+    Rule(
         sentence="ordered is for split tiles",
         holds=lambda problem, target, config: not config.ordered or config.split == "tiles",
     ),
@@ -163,6 +182,13 @@ RULES = (
         holds=lambda problem, target, config: _geometry(problem, config).tiles <= 2**30,
     ),
 )
+
+
+def _blocks_fit(geometry: WgmmaGeometry) -> bool:
+    config = geometry.config
+    columns = geometry.wgmma_n
+    whole = config.tile_q % 8 == 0 and columns % geometry.columns_step(columns) == 0
+    return whole and config.tile_n == 1 and config.joined_rows == 1
 
 
 def _stores_fit(geometry: WgmmaGeometry) -> bool:

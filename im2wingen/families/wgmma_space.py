@@ -30,7 +30,7 @@ _MAX_PATCH_STAGES, _MAX_FILTER_STAGES = 6, 12
 
 
 def suggest(problem: ConvProblem, target: Target, choose: Choose) -> WgmmaConfig:
-    """A config from the search space; its picks are legal together."""
+    """A config from the search space; its picks are legal together. Promotion costs time and is not searched."""
     found = shapes(problem, target)
     config = found[choose(",".join(_SHAPE_FIELDS), list(found))]
     config = replace(config, store_groups=_choose_of(choose, "store_groups", _store_groups(config, problem, target)))
@@ -118,7 +118,7 @@ def _all_shapes(problem: ConvProblem) -> Iterator[WgmmaConfig]:
             num_producer_warpgroups=producers, prefetch=False,
             tile_n=1, tile_p=1, tile_q=1, joined_rows=1, block_k=block_k, patch_stages=1, filter_resident=resident,
             filter_stages=1 if resident else 2, store_groups=1, l2_promotion_bytes=128,
-            ordered=split == "tiles", programmatic_launch=False, tile_order="linear",
+            promotion=False, ordered=split == "tiles", programmatic_launch=False, tile_order="linear",
         )  # fmt: skip
         yield from _tiled(problem, base)
 

@@ -41,11 +41,12 @@ class Convolution:
     Arrays may come from PyTorch, CuPy or any exporter of DLPack or `__cuda_array_interface__`, on the CPU from PyTorch,
     NumPy or any exporter of DLPack or Python's buffers, and are never copied. For NHWC problems x is [N,C,H,W] in
     channels-last strides or [N,H,W,C] contiguous, w likewise [K,C,R,S] or [K,R,S,C]; for the others both are
-    contiguous, x as `problem.x_shape` has it. y comes in the order that x came in. Everything runs on the current
-    stream of x's framework (CUDA's default stream for exporters), and that framework allocates y and the workspace, so
-    calls can be captured in a CUDA graph; keep the Convolution as long as the graph. No gradient flows through it.
-    Threads may share it. On the CPU a call returns when y is there, and each thread keeps its workspace for its next
-    call.
+    contiguous, x as `problem.x_shape` has it. y comes in the order that x came in. y and bias are int32 where x and w
+    are int8, float16 where they are fp8: PyTorch's float8_e4m3fn or float8_e5m2, or uint8 that holds the bits.
+    Everything runs on the current stream of x's framework (CUDA's default stream for exporters), and that framework
+    allocates y and the workspace, so calls can be captured in a CUDA graph; keep the Convolution as long as the graph.
+    No gradient flows through it. Threads may share it. On the CPU a call returns when y is there, and each thread keeps
+    its workspace for its next call.
     """
 
     def __init__(
@@ -69,6 +70,7 @@ class Convolution:
         self._reused = threading.local() if on_cpu else None
         self._operands = Operands.of(problem, device.ordinal if device else 0)
         self._sizes_bytes = self._operands.sizes_bytes()
+        self._new_dtype = None if problem.element_bytes > 1 else self._operands.y_dtype  # None: y's is that of x
         self._accepted: dict[Hashable, bool] = {}  # signature -> whether x came in logical order
         pack, _ = split_plan(plan)
         packed = {name for i in pack for name in plan.launches[i].array_names if name != "w"}
@@ -117,7 +119,7 @@ class Convolution:
         if logical is None:
             logical = self._accept(key, library, x, [("x", library, x), *held], needs_w=packed is None)
         if out is None:
-            out = library.empty(x, *self._y_form(logical), stream)
+            out = library.empty(x, *self._y_form(logical), stream, self._new_dtype)
             pointers["y"] = library.pointer(out)
         else:
             pointers["y"] = pointers["out"]

@@ -5,12 +5,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from im2wingen.arrays import ArrayFacts, contiguous_strides
+from im2wingen.dtypes import ElementType
 from im2wingen.errors import ArrayError
 from im2wingen.problem import ConvProblem, Layout
 
 ALIGNMENT = 16  # bytes; what the kernels' widest loads and stores need of every pointer
 
-_DTYPES = {"fp16": "float16", "bf16": "bfloat16", "fp64": "float64", "fp32": "float32", "tf32": "float32"}
+# As NumPy and PyTorch name them; a library without fp8 hands over the bits.
+_DTYPES: dict[ElementType, tuple[str, ...]] = {
+    "fp16": ("float16",), "bf16": ("bfloat16",), "fp64": ("float64",), "fp32": ("float32",), "tf32": ("float32",),
+    "int8": ("int8",), "int32": ("int32",), "e4m3": ("float8_e4m3fn", "uint8"), "e5m2": ("float8_e5m2", "uint8"),
+}  # fmt: skip
 Shape = tuple[int, ...]
 
 
@@ -110,7 +115,7 @@ class Operands:
             raise ArrayError(_mismatch("out", facts, self.y))
 
     def check_bias(self, facts: ArrayFacts | None) -> None:
-        """K contiguous elements of the problem's storage type, exactly where the epilogue has a bias."""
+        """K contiguous elements of y's storage type, exactly where the epilogue has a bias."""
         wanted = self.problem.epilogue != "none"
         if facts is None:
             if wanted:
@@ -128,13 +133,18 @@ class Operands:
 
     def sizes_bytes(self) -> dict[str, int]:
         """Bytes of each operand; all are dense."""
-        elements = {
-            "x": math.prod(self.problem.x_shape),
-            "w": self.problem.k * self.problem.gemm_k,
-            "bias": self.problem.k,
-            "out": math.prod(self.problem.y_shape),
+        problem = self.problem
+        return {
+            "x": math.prod(problem.x_shape) * problem.element_bytes,
+            "w": problem.k * problem.gemm_k * problem.element_bytes,
+            "bias": problem.k * problem.y_element_bytes,
+            "out": math.prod(problem.y_shape) * problem.y_element_bytes,
         }
-        return {role: count * self.problem.element_bytes for role, count in elements.items()}
+
+    @property
+    def y_dtype(self) -> str:
+        """Of y and bias, as an array's facts name it."""
+        return _DTYPES[self.problem.y_dtype][0]
 
     def _check_common(self, role: str, facts: ArrayFacts) -> None:
         if self.device is None:
@@ -146,9 +156,11 @@ class Operands:
             raise ArrayError(
                 f"{role} is on CUDA device {facts.device} and this convolution was loaded for device {self.device}"
             )
-        wanted = _DTYPES[self.problem.precision]
-        if facts.dtype != wanted:
-            raise ArrayError(f"{role} has dtype {facts.dtype}; precision {self.problem.precision} needs {wanted}")
+        precision = self.problem.precision
+        wanted = _DTYPES[self.problem.y_dtype if role in ("bias", "out") else precision]
+        if facts.dtype not in wanted:
+            needed = " or its bits as ".join(wanted)
+            raise ArrayError(f"{role} has dtype {facts.dtype}; precision {precision} needs {needed}")
 
 
 def check_alignment(pointers: dict[str, int], alignment: int = ALIGNMENT) -> None:

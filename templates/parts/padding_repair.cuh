@@ -1,6 +1,7 @@
 // A tile multiplies zeros that are no part of the convolution, such as those of the padding: with an Inf or a NaN they
 // make a NaN. An output that came out as NaN is computed again here, over the taps inside the image alone.
-__device__ __noinline__ void repair_output(const Element* x, const Element* w, const Element* bias, Element* y, int n,
+template <class Stored>
+__device__ __noinline__ void repair_output(const Element* x, const Element* w, const Stored* bias, Stored* y, int n,
                                            int p, int q, int k) {
   float acc = 0.0f;
   for (int r = 0; r < R; ++r) {
@@ -13,5 +14,5 @@ __device__ __noinline__ void repair_output(const Element* x, const Element* w, c
         acc += to_float(x[input_offset(n, h, col, c)]) * to_float(w[filter_offset(k, r, s, c)]);
     }
   }
-  y[output_offset(n, p, q, k)] = from_float<Element>(epilogue(acc, epilogue_bias(bias, k)));
+  y[output_offset(n, p, q, k)] = from_float<Stored>(epilogue(acc, float(epilogue_bias(bias, k))));
 }

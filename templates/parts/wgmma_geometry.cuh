@@ -48,35 +48,45 @@ constexpr int SUBTILE_STEP = kMapping == BLOCK ? 8 * ROW_BYTES : JOINED_ROWS * P
 constexpr int GROUP_STEP = kMapping == BLOCK ? PATCH_PITCH : 8 * ROW_BYTES;  // from 8 pixels to the next 8
 constexpr int GROUPS_N = WGMMA_N / 8;
 // Staging of a consumer: 64 channels a pixel, in parts of 128 bytes a pixel.
-constexpr int STORE_PARTS = sizeof(Element) / 2, PART_CHANNELS = 64 / STORE_PARTS, PART_BYTES = STORE_GROUPS * 1024;
+constexpr int OUTPUT_UNIT = 16 / sizeof(Output);
+constexpr int STORE_PARTS = sizeof(Output) / 2, PART_CHANNELS = 64 / STORE_PARTS, PART_BYTES = STORE_GROUPS * 1024;
 // NCHW: (64, STAGING_PITCH) of pixels; the pad spreads channels over the banks.
 constexpr int STAGING_PITCH = STORE_GROUPS * 8 + (STORE_GROUPS % 2 == 0 ? 8 : 16);
-constexpr int STAGING_BYTES = kOutputChannelsLast ? STORE_PARTS * PART_BYTES : 64 * STAGING_PITCH * sizeof(Element);
+constexpr int STAGING_BYTES = kOutputChannelsLast ? STORE_PARTS * PART_BYTES : 64 * STAGING_PITCH * sizeof(Output);
 constexpr int TILES_N = (N + TILE_N - 1) / TILE_N, TILES_P = (P + TILE_P - 1) / TILE_P;
 constexpr int TILES_Q = (Q + TILE_Q - 1) / TILE_Q, TILES_K = (K + BLOCK_N - 1) / BLOCK_N;
 constexpr int TILE_COUNT = TILES_N * TILES_P * TILES_Q * TILES_K;
 // What one consumer stores of a tile.
 constexpr int OWN_P = kSplit == PIXELS && kMapping == ROWS ? TILE_P / kConsumers : TILE_P;
 constexpr int OWN_Q = kSplit == PIXELS && kMapping == BLOCK ? TILE_Q / kConsumers : TILE_Q;
-constexpr bool kRepair = kHasPadding;  // zeros of the padding meet the filter: an Inf or a NaN there makes a NaN
+// Zeros of the padding meet the filter: an Inf or a NaN there makes a NaN. Integers have neither.
+constexpr bool kRepair = kHasPadding && kProduct != S8;
+
+// The N of wgmma that holds so many pixels.
+__device__ constexpr int wgmma_columns(int pixels) {
+  const int step = kProduct == S8 && pixels > 32 ? 16 : 8;
+  return (pixels + step - 1) / step * step;
+}
 
 // ---- what the parameters must obey ----
-static_assert(CHANNELS % UNIT == 0 && (!kOutputChannelsLast || K % UNIT == 0), "TMA's strides are multiples of 16 bytes");
+static_assert(CHANNELS % UNIT == 0 && (!kOutputChannelsLast || K % OUTPUT_UNIT == 0), "TMA's strides are multiples of 16 bytes");
 static_assert(ROW_BYTES == 128 || ROW_BYTES == 64, "a row of a patch is one swizzle span");
-static_assert(WGMMA_N % 8 == 0 && WGMMA_N <= 256, "the N of wgmma");
+static_assert(WGMMA_N == wgmma_columns(WGMMA_N) && WGMMA_N <= 256, "the N of wgmma");
 static_assert(kMapping == BLOCK ? TILE_N == 1 && TILE_Q % 8 == 0 && WGMMA_N == 8 * TILE_P && JOINED_ROWS == 1
                                 : TILE_P % JOINED_ROWS == 0 &&
-                                      WGMMA_N == (((JOINED_ROWS - 1) * PATCH_W + TILE_Q) * TILE_N + 7) / 8 * 8,
+                                      WGMMA_N == wgmma_columns(((JOINED_ROWS - 1) * PATCH_W + TILE_Q) * TILE_N),
               "a subtile is WGMMA_N pixels");
 static_assert(kSplit != PIXELS || SUBTILES % kConsumers == 0, "each consumer has as many subtiles");
 static_assert((kPatchStages > 1 || PLANES * CHUNKS == 1) && (kFilterStages > 1 || kFilterResident),
               "a buffer is given back once the products of the next one are under way");
 static_assert(!kTransposed || !kInputChannelsLast, "an NHWC x needs no transposition");
+static_assert(sizeof(Element) > 1 || kInputChannelsLast, "8-bit elements are neither transposed nor turned");
 static_assert(kProducers == 1 || (kTransposed && kConsumers > 1), "a second warpgroup of producers has nothing to do");
 static_assert(!kPrefetched || kTransposed, "TMA needs no prefetch");
 static_assert(kSplit != TILES || kFilterResident, "consumers at different tiles do not share filter stages");
 static_assert(kSplit != TILES || kOrdered || kPatchStages % (kConsumers * PLANES * CHUNKS) == 0,
               "a patch stage serves one consumer, or turns tell the rounds apart");
+static_assert(!kPromoted || kProduct == E4M3 || kProduct == E5M2, "the sums of other types need no promotion");
 static_assert(!kOrdered || (kSplit == TILES && kConsumers > 1), "turns are for consumers of different tiles");
 static_assert(!kFilterResident || TILES_K == 1, "resident filters are those of one tile");
 static_assert(STORE_GROUPS == GROUPS_N || (GROUPS_N % STORE_GROUPS == 0 && STORE_GROUPS * 8 % TILE_N == 0 && WGMMA_N == (kMapping == BLOCK ? 8 * TILE_P : TILE_Q * TILE_N)),

@@ -6,15 +6,17 @@ __device__ __forceinline__ uint64_t descriptor(uint32_t address, int group_step)
   return kSwizzle << 62 | uint64_t(group_step >> 4) << 32 | uint64_t(1) << 16 | (address & 0x3ffff) >> 4;
 }
 
-using Accumulators = float[OWN_SUBTILES][WGMMA_N / 2];
+using Accumulators = Sum[OWN_SUBTILES][WGMMA_N / 2];
 
-__device__ __forceinline__ void multiply(float (&acc)[WGMMA_N / 2], uint64_t a, uint64_t b, bool accumulate) {
-  if constexpr (sizeof(Element) == 4)
-    ptx::wgmma_m64k8_f32_tf32(acc, a, b, accumulate);
-  else if constexpr (kBf16)
-    ptx::wgmma_m64k16_f32_bf16(acc, a, b, accumulate);
-  else
-    ptx::wgmma_m64k16_f32_f16(acc, a, b, accumulate);
+// A template, so that the products of other types need not fit.
+template <class Accumulator>
+__device__ __forceinline__ void multiply(Accumulator (&acc)[WGMMA_N / 2], uint64_t a, uint64_t b, bool accumulate) {
+  if constexpr (kProduct == TF32) ptx::wgmma_m64k8_f32_tf32(acc, a, b, accumulate);
+  if constexpr (kProduct == BF16) ptx::wgmma_m64k16_f32_bf16(acc, a, b, accumulate);
+  if constexpr (kProduct == F16) ptx::wgmma_m64k16_f32_f16(acc, a, b, accumulate);
+  if constexpr (kProduct == S8) ptx::wgmma_m64k32_s32_s8(acc, a, b, accumulate);
+  if constexpr (kProduct == E4M3) ptx::wgmma_m64k32_f32_e4m3(acc, a, b, accumulate);
+  if constexpr (kProduct == E5M2) ptx::wgmma_m64k32_f32_e5m2(acc, a, b, accumulate);
 }
 
 // One tap of one chunk: filters at address `a`, the patch at the tap's place `b`.
@@ -48,6 +50,17 @@ struct Consumer {
   }
 };
 
+// Hopper's tensor cores cut sums of fp8 to about 14 bits. The sums of one tap and chunk suffer less from that.
+__device__ __forceinline__ void promote(Accumulators& acc, Accumulators& part, bool accumulate) {
+  ptx::wgmma_wait_group<0>();  // part is there
+#pragma unroll
+  for (int i = 0; i < OWN_SUBTILES; ++i) {
+    ptx::wgmma_fence_operand(part[i]);
+#pragma unroll
+    for (int j = 0; j < WGMMA_N / 2; ++j) acc[i][j] = accumulate ? acc[i][j] + part[i][j] : part[i][j];
+  }
+}
+
 // A tile's sums. A tap's products are one commit group; once the next tap's are under way, its buffers are given back.
 __device__ __forceinline__ void multiply_tile(Accumulators& acc, const Smem& smem, Consumer& consumer) {
   const uint32_t filters = smem_address(smem.filters + (kSplit == FILTERS ? consumer.index * 64 * ROW_BYTES : 0));
@@ -73,12 +86,17 @@ __device__ __forceinline__ void multiply_tile(Accumulators& acc, const Smem& sme
             buffer = consumer.filter.stage;
             wait(smem.filter_full + buffer, consumer.filter.parity);
           }
+          const bool accumulate = (chunk | i | tap_h | tap_w) != 0;
+          Accumulators part;  // kPromoted
           ptx::wgmma_fence();
-          multiply_tap(acc, __shfl_sync(0xffffffffu, filters + buffer * FILTER_BYTES, 0),
+          multiply_tap(kPromoted ? part : acc, __shfl_sync(0xffffffffu, filters + buffer * FILTER_BYTES, 0),
                        __shfl_sync(0xffffffffu, row + tap_w * Horizontal::SHIFT_STEP * (TILE_N * ROW_BYTES), 0), steps,
-                       (chunk | i | tap_h | tap_w) != 0);
+                       !kPromoted && accumulate);
           ptx::wgmma_commit_group();
-          ptx::wgmma_wait_group<1>();
+          if constexpr (kPromoted)
+            promote(acc, part, accumulate);
+          else
+            ptx::wgmma_wait_group<1>();
           if (last_filter != nullptr) consumer.release(last_filter);
           if (last_patch != nullptr && (tap_h | tap_w) == 0) consumer.release(last_patch);
           if constexpr (kFilterResident) {

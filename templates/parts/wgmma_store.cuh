@@ -1,6 +1,9 @@
 // ---- epilogue: accumulators -> staging, 64 channels a pixel -> y by TMA, which leaves out what lies outside ----
-__device__ __forceinline__ uint32_t pack(float low, float high) {
-  const Element pair[2] = {from_float<Element>(low), from_float<Element>(high)};
+__device__ __forceinline__ Output to_output(float v) { return from_float<Output>(v); }
+__device__ __forceinline__ int32_t to_output(int32_t v) { return v; }
+
+__device__ __forceinline__ uint32_t pack(Sum low, Sum high) {
+  const Output pair[2] = {Output(to_output(low)), Output(to_output(high))};
   uint32_t packed;
   memcpy(&packed, pair, sizeof packed);
   return packed;
@@ -9,17 +12,17 @@ __device__ __forceinline__ uint32_t pack(float low, float high) {
 // Groups FIRST ... FIRST + STORE_GROUPS - 1 of a subtile, swizzled as TMA reads them. A lane holds channels `lane / 4` and
 // + 8 of its warp's 16, of pixels `lane % 4 * 2` and + 1 of each group.
 template <int FIRST>
-__device__ __forceinline__ void stage_groups(unsigned char* staging, const float (&acc)[WGMMA_N / 2], int warp, int lane,
-                                             float bias0, float bias1) {
-  if constexpr (sizeof(Element) == 4) {
+__device__ __forceinline__ void stage_groups(unsigned char* staging, const Sum (&acc)[WGMMA_N / 2], int warp, int lane,
+                                             Sum bias0, Sum bias1) {
+  if constexpr (sizeof(Output) == 4) {
 #pragma unroll
     for (int j = 0; j < STORE_GROUPS; ++j)
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
         const int pixel = lane % 4 * 2 + e % 2, k = warp * 16 + lane / 4 + e / 2 * 8;
-        const int unit = k % PART_CHANNELS / UNIT ^ pixel;
-        unsigned char* at = staging + k / PART_CHANNELS * PART_BYTES + j * 1024 + pixel * 128 + unit * 16 + k % UNIT * 4;
-        *reinterpret_cast<float*>(at) = epilogue(acc[(FIRST + j) * 4 + e], e < 2 ? bias0 : bias1);
+        const int unit = k % PART_CHANNELS / OUTPUT_UNIT ^ pixel;
+        unsigned char* at = staging + k / PART_CHANNELS * PART_BYTES + j * 1024 + pixel * 128 + unit * 16 + k % OUTPUT_UNIT * 4;
+        *reinterpret_cast<Sum*>(at) = epilogue(acc[(FIRST + j) * 4 + e], e < 2 ? bias0 : bias1);
       }
   } else {
     const int pixel = lane % 8, unit = warp * 2 + lane / 8 % 2;
@@ -30,7 +33,7 @@ __device__ __forceinline__ void stage_groups(unsigned char* staging, const float
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         if (j + half == STORE_GROUPS) break;
-        const float* d = acc + (FIRST + j + half) * 4;
+        const Sum* d = acc + (FIRST + j + half) * 4;
         fragments[half * 2] = pack(epilogue(d[0], bias0), epilogue(d[1], bias0));
         fragments[half * 2 + 1] = pack(epilogue(d[2], bias1), epilogue(d[3], bias1));
       }
@@ -44,17 +47,17 @@ __device__ __forceinline__ void stage_groups(unsigned char* staging, const float
 
 // The same for an NCHW y: channels are rows of pixels.
 template <int FIRST>
-__device__ __forceinline__ void stage_rows(unsigned char* staging, const float (&acc)[WGMMA_N / 2], int warp, int lane,
-                                           float bias0, float bias1) {
-  struct alignas(2 * sizeof(Element)) Pair {
-    Element e[2];
+__device__ __forceinline__ void stage_rows(unsigned char* staging, const Sum (&acc)[WGMMA_N / 2], int warp, int lane,
+                                           Sum bias0, Sum bias1) {
+  struct alignas(2 * sizeof(Output)) Pair {
+    Output e[2];
   };
-  Element* row = reinterpret_cast<Element*>(staging) + (warp * 16 + lane / 4) * STAGING_PITCH + lane % 4 * 2;
+  Output* row = reinterpret_cast<Output*>(staging) + (warp * 16 + lane / 4) * STAGING_PITCH + lane % 4 * 2;
 #pragma unroll
   for (int j = 0; j < STORE_GROUPS; ++j) {
-    const float* d = acc + (FIRST + j) * 4;
-    *reinterpret_cast<Pair*>(row + j * 8) = {from_float<Element>(epilogue(d[0], bias0)), from_float<Element>(epilogue(d[1], bias0))};
-    *reinterpret_cast<Pair*>(row + 8 * STAGING_PITCH + j * 8) = {from_float<Element>(epilogue(d[2], bias1)), from_float<Element>(epilogue(d[3], bias1))};
+    const Sum* d = acc + (FIRST + j) * 4;
+    *reinterpret_cast<Pair*>(row + j * 8) = {to_output(epilogue(d[0], bias0)), to_output(epilogue(d[1], bias0))};
+    *reinterpret_cast<Pair*>(row + 8 * STAGING_PITCH + j * 8) = {to_output(epilogue(d[2], bias1)), to_output(epilogue(d[3], bias1))};
   }
 }
 
@@ -88,10 +91,10 @@ __device__ constexpr bool stores_by(int columns) {
 
 // A warp takes every fourth channel; neighbouring lanes take pixels that are neighbours in y.
 template <int FIRST>
-__device__ __forceinline__ void store_rows(Element* y, const unsigned char* staging, int warp, int lane, Origin place) {
+__device__ __forceinline__ void store_rows(Output* y, const unsigned char* staging, int warp, int lane, Origin place) {
   constexpr int COLUMNS = stores_by(4) ? 4 : stores_by(2) ? 2 : 1;
-  struct alignas(COLUMNS * sizeof(Element)) Run {
-    Element e[COLUMNS];
+  struct alignas(COLUMNS * sizeof(Output)) Run {
+    Output e[COLUMNS];
   };
 #pragma unroll 1
   for (int at = lane * COLUMNS; at < STORE_COLUMNS * TILE_N; at += 32 * COLUMNS) {
@@ -99,8 +102,8 @@ __device__ __forceinline__ void store_rows(Element* y, const unsigned char* stag
     int n = 0;
     const int offset = pixel_offset(FIRST * 8 + pixel, place, n);
     if (offset < 0) continue;
-    const Element* from = reinterpret_cast<const Element*>(staging) + warp * STAGING_PITCH + pixel;
-    Element* to = y + (int64_t(n) * K + place.k + warp) * (P * Q) + offset;
+    const Output* from = reinterpret_cast<const Output*>(staging) + warp * STAGING_PITCH + pixel;
+    Output* to = y + (int64_t(n) * K + place.k + warp) * (P * Q) + offset;
 #pragma unroll 4
     for (int k = warp; k < 64 && place.k + k < K; k += 4) {
       Run run;
@@ -118,9 +121,9 @@ __device__ __forceinline__ void store_rows(Element* y, const unsigned char* stag
 }
 
 template <int FIRST>
-__device__ __forceinline__ void store_groups(unsigned char* staging, const float (&acc)[WGMMA_N / 2], int consumer,
-                                             int thread, float bias0, float bias1, const ptx::TensorMap* output,
-                                             Element* y, Origin place) {
+__device__ __forceinline__ void store_groups(unsigned char* staging, const Sum (&acc)[WGMMA_N / 2], int consumer,
+                                             int thread, Sum bias0, Sum bias1, const ptx::TensorMap* output,
+                                             Output* y, Origin place) {
   const int warp = thread / 32, lane = thread % 32;
   if (kOutputChannelsLast && thread == 0) ptx::cp_async_bulk_wait_group_read<0>();
   ptx::barrier_sync(1 + consumer, 128);  // staging may be written
@@ -161,7 +164,7 @@ __device__ __forceinline__ bool has_nan(const Accumulators& acc) {
 }
 
 // What came out as NaN is computed again, over the taps inside the image alone.
-__device__ __noinline__ void repair_tile(const Element* x, const Element* w, const Element* bias, Element* y, Origin origin,
+__device__ __noinline__ void repair_tile(const Element* x, const Element* w, const Output* bias, Output* y, Origin origin,
                                          int thread) {
   constexpr int CHANNELS = 64;
   for (int i = thread; i < TILE_N * OWN_P * OWN_Q * CHANNELS; i += 128) {
@@ -173,8 +176,8 @@ __device__ __noinline__ void repair_tile(const Element* x, const Element* w, con
   }
 }
 
-__device__ __forceinline__ void consume(const Smem& smem, int index, const ptx::TensorMap* output, const Element* bias,
-                                        Element* y, const Element* x, const Element* w) {
+__device__ __forceinline__ void consume(const Smem& smem, int index, const ptx::TensorMap* output, const Output* bias,
+                                        Output* y, const Element* x, const Element* w) {
   constexpr int kTurns = kSplit == TILES ? kConsumers : 1;
   const int thread = threadIdx.x % 128, lane = thread % 32;
   const int first = blockIdx.x + (kSplit == TILES ? index * gridDim.x : 0);
@@ -194,7 +197,7 @@ __device__ __forceinline__ void consume(const Smem& smem, int index, const ptx::
     if (kSplit == PIXELS && kMapping == ROWS) origin.p += index * OWN_P;
     if (kSplit == PIXELS && kMapping == BLOCK) origin.q += index * OWN_Q;
     const int k = origin.k + thread / 32 * 16 + lane / 4;
-    const float bias0 = epilogue_bias(bias, k), bias1 = epilogue_bias(bias, k + 8);
+    const Sum bias0 = epilogue_bias(bias, k), bias1 = epilogue_bias(bias, k + 8);
 #pragma unroll
     for (int i = 0; i < OWN_SUBTILES; ++i) {
       const Origin place = {origin.n, origin.p + (kMapping == ROWS ? i * JOINED_ROWS : 0),

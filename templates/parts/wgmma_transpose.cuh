@@ -3,7 +3,7 @@
 // bytes for each pixel, swizzled as TMA would; zeros outside the image. Neighbouring lanes have neighbouring units, so
 // that they write to different banks. BATCH such tasks of a thread are under way together.
 constexpr int TRANSPOSERS = 128 * kProducers - 32;  // threads
-constexpr int VECTOR = STRIDE_W > 1 ? 1 : W % 4 == 0 ? 4 : W % 2 == 0 ? 2 : 1;
+constexpr int VECTOR = sizeof(Element) == 1 ? 4 /* not written for them */ : STRIDE_W > 1 ? 1 : W % 4 == 0 ? 4 : W % 2 == 0 ? 2 : 1;
 constexpr int BATCH = (VECTOR == 4 ? 2 : 4) / kProducers;
 constexpr int UNITS = BLOCK_K / UNIT;
 constexpr int VECTORS_W = (PATCH_W + VECTOR - 2) / VECTOR + 1;  // that hold a row of the patch, wherever it begins

@@ -27,15 +27,17 @@ class FakeGraph:
     built: list[int] = field(default_factory=list)
     barred: list[str] = field(default_factory=list)
     calls: list[str] = field(default_factory=list)
+    types: list[str] = field(default_factory=list)  # of x, w, the sums and y
     workspace_limit: int = 0
 
     def tensor(self, **attributes: Any) -> SimpleNamespace:
+        self.types.append(attributes["data_type"])
         return SimpleNamespace(**attributes)
 
     def conv_fprop(self, **attributes: Any) -> SimpleNamespace:
-        self.attributes = attributes
-        setters = ("set_output", "set_dim", "set_stride", "set_data_type", "set_uid")
-        return SimpleNamespace(**{name: lambda _: None for name in setters})
+        self.types.append(attributes["compute_data_type"])
+        setters = ("set_output", "set_dim", "set_stride", "set_uid")
+        return SimpleNamespace(**{name: lambda _: None for name in setters}, set_data_type=self.types.append)
 
     def validate(self) -> None:
         self.calls.append("validate")
@@ -82,7 +84,10 @@ def graph(monkeypatch: pytest.MonkeyPatch) -> FakeGraph:
     module = SimpleNamespace(
         create_handle=lambda: 5, set_stream=lambda *, handle, stream: None, destroy_handle=lambda handle: None,
         cudnnGraphNotSupportedError=NotSupportedError, pygraph=lambda **_: made,
-        data_type=SimpleNamespace(HALF="half", BFLOAT16="bf16", FLOAT="float"),
+        data_type=SimpleNamespace(
+            HALF="half", BFLOAT16="bf16", FLOAT="float", INT8="int8", INT32="int32", FP8_E4M3="e4m3", FP8_E5M2="e5m2",
+            FAST_FLOAT_FOR_FP8="fast",
+        ),
         heur_mode=SimpleNamespace(A="A", B="B", FALLBACK="F"),
         numerical_note=SimpleNamespace(**{name: name for name in names}),
     )  # fmt: skip
@@ -138,6 +143,29 @@ def test_strict_fp32_bars_the_plans_that_multiply_in_less(graph: FakeGraph, monk
 def test_tf32_bars_nothing(graph: FakeGraph, monkeypatch: pytest.MonkeyPatch) -> None:
     screened(graph, monkeypatch, session("tf32"))
     assert graph.barred == []
+
+
+@pytest.mark.parametrize(
+    ("precision", "types"),
+    [
+        ("fp16", ["half", "half", "float", "half"]),
+        ("tf32", ["float"] * 4),
+        ("int8", ["int8", "int8", "int32", "int32"]),
+        ("e4m3", ["e4m3", "e4m3", "float", "half", "e4m3", "e4m3", "fast", "half"]),
+        ("e5m2", ["e5m2", "e5m2", "float", "half", "e5m2", "e5m2", "fast", "half"]),
+    ],
+)
+def test_types_of_the_graph(
+    graph: FakeGraph, monkeypatch: pytest.MonkeyPatch, precision: str, types: list[str]
+) -> None:
+    screened(graph, monkeypatch, session(precision))
+    assert graph.types == types
+
+
+def test_plans_of_fast_accumulation_compete(graph: FakeGraph, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = screened(graph, monkeypatch, session("e4m3"))
+    assert (found.offered, found.screened, found.failed) == (10, 4, 6)
+    assert found.finalists[0].detail in ("eng1", "fast eng1")
 
 
 def test_plans_past_the_time_are_counted(graph: FakeGraph, monkeypatch: pytest.MonkeyPatch) -> None:

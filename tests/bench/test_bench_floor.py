@@ -26,6 +26,14 @@ def test_floor_of_known_layers(layer: str, precision: str, expected_us: float) -
     assert floor_us(problem, CEILINGS) == pytest.approx(expected_us, rel=2e-3)
 
 
+@pytest.mark.parametrize("precision", ["int8", "e4m3"])
+def test_floor_of_8_bits(precision: str) -> None:
+    problem = ConvProblem.parse("cv5", precision=precision)
+    measured = Ceilings(gemm_tflops={precision: 1400.0}, copy_tbps=4.3)
+    assert floor_us(problem, measured) == pytest.approx(problem.flops / 1400e6)
+    assert floor_us(problem, CEILINGS) == pytest.approx(problem.flops / 1580e6)  # assumed
+
+
 def test_fp32_floor_takes_the_cuda_cores_where_they_are_faster() -> None:
     problem = ConvProblem.parse("cv5", precision="fp32")
     slow_tensor_cores = Ceilings(gemm_tflops={"fp32": 60.0, "tf32": 100.0}, copy_tbps=4.3)

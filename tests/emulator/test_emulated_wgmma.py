@@ -1,20 +1,27 @@
 """wgmma in the emulator against numpy: every kind of descriptor, N and element; and what breaks one multiplication."""
 
+from typing import cast
+
 import numpy as np
 import pytest
 from emulated import load, nvrtc_log, one_kernel
 
+from im2wingen.dtypes import to_storage
 from im2wingen.emulator import EmulatedKernel
 from im2wingen.errors import EmulatorError
+from im2wingen.problem import Precision
 
 ONE = (1, 1, 1)
 INSTRUCTIONS = {"f16": "wgmma_m64k16_f32_f16", "bf16": "wgmma_m64k16_f32_bf16", "tf32": "wgmma_m64k8_f32_tf32"}
+EIGHT_BITS = {"int8": "wgmma_m64k32_s32_s8", "e4m3": "wgmma_m64k32_f32_e4m3", "e5m2": "wgmma_m64k32_f32_e5m2"}
 
 
 def narrow(x: np.ndarray, precision: str) -> np.ndarray:
     """Small integers as bytes of the element type, rows kept."""
     if precision == "f16":
         return x.astype(np.float16).view(np.uint8)
+    if precision in EIGHT_BITS:
+        return to_storage(x, cast(Precision, precision)).view(np.uint8)
     bits = x.astype(np.float32).view(np.uint32)
     if precision == "bf16":
         return (bits >> 16).astype(np.uint16).view(np.uint8)
@@ -39,14 +46,17 @@ def run(
     """What the kernel gives and what it should; `shift` is how far the operands' starts are off a multiple of 1024."""
     sbo = sbo or 8 * (swizzle or 16)
     k_bytes = 32 * steps
-    depth = k_bytes // (4 if precision == "tf32" else 2)
+    depth = k_bytes // (4 if precision == "tf32" else 1 if precision in EIGHT_BITS else 2)
     rng = np.random.default_rng(n)
-    a, b, c = (rng.integers(-4, 5, shape).astype(np.float32) for shape in ((64, depth), (n, depth), (64, n)))
+    sums = np.int32 if precision == "int8" else np.float32
+    least, most = (-128, 128) if precision == "int8" else (-4, 5)
+    a, b, c = (rng.integers(least, most, shape).astype(sums) for shape in ((64, depth), (n, depth), (64, n)))
     used = shift + max(n, 64) // 8 * sbo + (0 if swizzle else k_bytes // 16 * lbo)
     region = -(-used // 1024) * 1024
     source = load(
-        "wgmma_tile", WGMMA_N=n, WGMMA=INSTRUCTIONS[precision], SWIZZLE=swizzle, SBO=sbo, LBO=lbo, K_BYTES=k_bytes,
-        START_A=shift, START_B=region + shift, ACCUMULATE=int(accumulate), MUTANT=mutant,
+        "wgmma_tile", WGMMA_N=n, WGMMA=(INSTRUCTIONS | EIGHT_BITS)[precision], SWIZZLE=swizzle, SBO=sbo, LBO=lbo,
+        K_BYTES=k_bytes, START_A=shift, START_B=region + shift, ACCUMULATE=int(accumulate), MUTANT=mutant,
+        SUM="int32_t" if precision == "int8" else "float",
     )  # fmt: skip
     if mutant == 0:
         nvrtc_log(source, "sm_90a")
@@ -61,6 +71,48 @@ def run(
 @pytest.mark.parametrize("n", [8, 40, 176, 256])
 def test_n_and_elements(n: int, precision: str) -> None:
     np.testing.assert_array_equal(*run(n, precision, steps=4))
+
+
+@pytest.mark.parametrize("precision", list(EIGHT_BITS))
+@pytest.mark.parametrize("n", [24, 176])
+def test_elements_of_8_bits(n: int, precision: str) -> None:
+    np.testing.assert_array_equal(*run(n, precision, steps=4))
+
+
+def test_sums_of_integers_wrap() -> None:
+    big = np.full((64, 8), 2**31 - 1, np.int32)
+    ones = np.ones((64, 32), np.int8)
+    source = load(
+        "wgmma_tile", WGMMA_N=8, WGMMA=EIGHT_BITS["int8"], SWIZZLE=32, SBO=256, LBO=16, K_BYTES=32, START_A=0,
+        START_B=2048, ACCUMULATE=1, MUTANT=0, SUM="int32_t",
+    )  # fmt: skip
+    EmulatedKernel(source).launch(ONE, 128, 4096, [ones.view(np.uint8), ones[:8].view(np.uint8), big])
+    assert (big == -(2**31) + 31).all()
+
+
+@pytest.mark.parametrize(
+    ("terms", "total"),
+    [
+        # 2^13 keeps steps of 1 beside it: 1.5 counts 1, also below zero
+        ([(64, 128), (1.5, 1)], 2**13 + 1),
+        ([(64, 128), (-1.5, 1)], 2**13 - 1),
+        # twice as much keeps steps of 2
+        ([(128, 128), (1.5, 1), (1.5, 1)], 2**14),
+        # two halves of a step are both lost, before they are added
+        ([(64, 128), (0.5, 1), (0.5, 1)], 2**13),
+        ([(np.nan, 1), (1, 1)], np.nan),
+    ],
+)
+def test_sums_of_fp8_have_14_bits(terms: list[tuple[float, float]], total: float) -> None:
+    a, b, d = np.zeros((64, 32)), np.zeros((8, 32)), np.zeros((64, 8), np.float32)
+    for k, (left, right) in enumerate(terms):
+        a[:, k], b[:, k] = left, right
+    source = load(
+        "wgmma_tile", WGMMA_N=8, WGMMA=EIGHT_BITS["e4m3"], SWIZZLE=32, SBO=256, LBO=16, K_BYTES=32, START_A=0,
+        START_B=2048, ACCUMULATE=1, MUTANT=0, SUM="float",
+    )  # fmt: skip
+    EmulatedKernel(source).launch(ONE, 128, 4096, [narrow(a, "e4m3"), narrow(b, "e4m3"), d])
+    np.testing.assert_array_equal(d, np.full((64, 8), total, np.float32))
 
 
 @pytest.mark.parametrize("swizzle", [32, 64, 128])

@@ -21,17 +21,18 @@ def run_integers(problem: ConvProblem, plan: Plan, changes: Changes) -> tuple[ND
     """y and the reference, rounded, for integers some of which are replaced."""
     arrays = emulated_inputs(problem, "integer", 0)
     for name, places in changes.items():
-        numbers = from_storage(arrays[name], problem.precision)
+        element = problem.y_dtype if name == "bias" else problem.precision
+        numbers = from_storage(arrays[name], element)
         for index, value in places.items():
             numbers[index] = value
-        arrays[name] = to_storage(numbers, problem.precision)
-    y = np.zeros(problem.y_shape, STORAGE_DTYPE[problem.precision])
+        arrays[name] = to_storage(numbers, element)
+    y = np.zeros(problem.y_shape, STORAGE_DTYPE[problem.y_dtype])
     run_plan(plan, {**arrays, "y": y}, poison="finite")
     bias = None if problem.epilogue == "none" else arrays["bias"]
     with np.errstate(invalid="ignore"):
         wanted = conv_reference(problem, arrays["x"], arrays["w"], bias)
-        rounded = from_storage(to_storage(wanted, problem.precision), problem.precision)
-    return from_storage(y, problem.precision), rounded
+        rounded = from_storage(to_storage(wanted, problem.y_dtype), problem.y_dtype)
+    return from_storage(y, problem.y_dtype), rounded
 
 
 def random_problem(

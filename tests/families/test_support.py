@@ -54,7 +54,8 @@ def test_small_arithmetic() -> None:
 def test_problem_values_are_the_problems() -> None:
     problem = ConvProblem.parse("n2c3h8w9k4r3s2st2x1pad0,1,2,3dil1x2", layout="nchw-nhwc", epilogue="bias")
     assert problem_values(problem) == {
-        "ELEMENT": "__half", "N": 2, "C": 3, "H": 8, "W": 9, "K": 4, "R": 3, "S": 2, "P": 4, "Q": 12,
+        "ELEMENT": "__half", "OUTPUT": "__half",
+        "N": 2, "C": 3, "H": 8, "W": 9, "K": 4, "R": 3, "S": 2, "P": 4, "Q": 12,
         "STRIDE_H": 2, "STRIDE_W": 1, "PAD_TOP": 0, "PAD_LEFT": 2, "PADDED_W": 14, "HAS_PADDING": True, "GROUPS": 1,
         "DILATION_H": 1, "DILATION_W": 2, "INPUT_CHANNELS_LAST": False, "FILTER_CHANNELS_LAST": False,
         "OUTPUT_CHANNELS_LAST": True, "HAS_BIAS": True, "HAS_RELU": False,

@@ -39,8 +39,9 @@ def test_edges_that_are_allowed(change: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"element": "int8"}, "element is 'int8'; allowed are fp32, tf32, fp16, bf16"),
+        ({"element": "int4"}, "element is 'int4'; allowed are fp32, tf32, fp16, bf16, int8, e4m3, e5m2, int32"),
         ({"element": "fp64"}, "element is 'fp64'; allowed are fp32, tf32, fp16, bf16"),
+        ({"element": "int8", "box": (8, 4, 2)}, "a box's row has 8 bytes; it must be a multiple of 16"),
         ({"dims": (64, 7), "strides_bytes": (128,), "box": (64, 4)}, "2 dimensions; allowed are 3 to 5"),
         ({"dims": (64,) * 6, "strides_bytes": (128,) * 5, "box": (64,) * 6}, "6 dimensions; allowed are 3 to 5"),
         ({"strides_bytes": (2, 128, 896)}, "3 dimensions need 2 strides and a box of 3"),

@@ -289,6 +289,7 @@ RULE_CASES: list[tuple[str, str, dict[str, Any], dict[str, Any], str | None]] = 
     ("split tiles needs a resident filter", RULES_SHAPE, TILES, {"filter_resident": False, "filter_stages": 3},
      "do not share filter stages"),
     ("split tiles is ordered, or", RULES_SHAPE, TILES, {"ordered": False}, None),
+    ("promotion is for fp8", RULES_SHAPE, {}, {"promotion": True}, "need no promotion"),
     ("ordered is for split tiles", RULES_SHAPE, {}, {"ordered": True}, "turns are for consumers"),
     ("a resident filter is that of all", "n1c8h9w9k72r3s3", {}, {"filter_resident": True, "filter_stages": 1},
      "resident filters are those of one tile"),

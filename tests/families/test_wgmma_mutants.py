@@ -114,7 +114,7 @@ MUTANTS = {
             ("  if (last_filter != nullptr) consumer.release(last_filter);\n  consumer", "  consumer"),
         )
     ),
-    "the epilogue does not wait for the last products": one("ptx::wgmma_wait_group<0>();", ""),
+    "the epilogue does not wait for the last products": one("ptx::wgmma_wait_group<0>();\n  if", "if"),
     # ---- proxies and order ----
     "the products are not ordered after the registers": one("ptx::wgmma_fence();", ""),
     "the products are not committed": one("ptx::wgmma_commit_group();", ""),
@@ -167,7 +167,7 @@ MUTANTS = {
     "taps are neighbours": one("tap_h * Vertical::SHIFT_STEP", "tap_h", **DILATED),
     # ---- epilogue ----
     "the neighbour's bias": one("epilogue_bias(bias, k + 8)", "epilogue_bias(bias, k)"),
-    "no ReLU": one("y < 0.0f ? 0.0f : y", "y"),
+    "no ReLU": one("y < Sum(0) ? Sum(0) : y", "y"),
     "staging is not swizzled": one("pixel * 128 + (unit ^ pixel) * 16;", "pixel * 128 + unit * 16;"),
     "a joined row is stored a row too high": one("place.p + row)", "place.p)", **JOINED),
     "a joined row begins at the last one's end": one("row * PATCH_W * TILE_N *", "row * TILE_Q * TILE_N *", **JOINED),

@@ -178,7 +178,7 @@ MUTANTS = {
     # ---- epilogue ----
     "the neighbour's bias": one("bias[first + 2 * i] :", "bias[first + 2 * i + 1] :"),
     "bias of the first channels": one("blockIdx.x % K_BLOCKS * WGMMA_N + i)", "i)", **K_BLOCKS),
-    "no ReLU": one("y < 0.0f ? 0.0f : y", "y"),
+    "no ReLU": one("y < Sum(0) ? Sum(0) : y", "y"),
     "the second half is the first": one("item.warp * 16 + half * 8", "item.warp * 16"),
     "halo slots are stored": one("q < Q && row < item", "row < item"),
     "rows beyond the segment are stored": one("q < Q && row < item.segment.rows", "q < Q", **UNITS),

@@ -27,22 +27,25 @@ def torch():
     return torch
 
 
-def dtype_of(torch, problem):
-    return {"fp16": torch.float16, "bf16": torch.bfloat16}.get(problem.precision, torch.float32)
+def dtype_of(torch, element):
+    return {
+        "fp16": torch.float16, "bf16": torch.bfloat16, "int8": torch.int8, "int32": torch.int32,
+        "e4m3": torch.float8_e4m3fn, "e5m2": torch.float8_e5m2,
+    }.get(element, torch.float32)  # fmt: skip
 
 
 def data(torch, problem, *, seed=0):
     """x [N,C,H,W] and w [K,C,R,S] with the problem's strides, small integers so that every sum is exact; bias [K]."""
     generator = torch.Generator(device="cuda").manual_seed(seed)
 
-    def make(*shape):
-        return torch.randint(-2, 3, shape, device="cuda", generator=generator).to(dtype_of(torch, problem))
+    def make(*shape, element=problem.precision):
+        return torch.randint(-2, 3, shape, device="cuda", generator=generator).to(dtype_of(torch, element))
 
     x = make(problem.n, problem.c, problem.h, problem.w)
     w = make(problem.k, problem.group_c, problem.r, problem.s)
     if problem.x_layout == "nhwc":
         x, w = (t.contiguous(memory_format=torch.channels_last) for t in (x, w))
-    return x, w, make(problem.k)
+    return x, w, make(problem.k, element=problem.y_dtype)
 
 
 def expected(torch, problem, x, w, bias=None):
@@ -52,7 +55,7 @@ def expected(torch, problem, x, w, bias=None):
     y = torch.nn.functional.conv2d(
         padded, w.double(), None if bias is None else bias.double(), stride=(problem.stride_h, problem.stride_w)
     )
-    return (y.relu() if problem.epilogue == "bias_relu" else y).to(x.dtype)
+    return (y.relu() if problem.epilogue == "bias_relu" else y).to(dtype_of(torch, problem.y_dtype))
 
 
 @pytest.mark.parametrize("precision", ["fp32", "tf32", "fp16", "bf16"])
@@ -63,6 +66,17 @@ def test_against_pytorch(torch, precision, layout):
     y = load(problem)(x, w, bias)
     assert torch.equal(y, expected(torch, problem, x, w, bias))
     assert y.is_contiguous(memory_format=torch.channels_last if problem.y_layout == "nhwc" else torch.contiguous_format)
+
+
+@pytest.mark.parametrize("precision", ["int8", "e4m3", "e5m2"])
+def test_8_bits_against_pytorch(torch, precision):
+    problem = ConvProblem.parse("n3c48h14w13k40r3s3st2pad1", precision=precision, epilogue="bias_relu")
+    x, w, bias = data(torch, problem)
+    y = load(problem)(x, w, bias)
+    assert y.dtype is dtype_of(torch, problem.y_dtype)
+    assert torch.equal(y, expected(torch, problem, x, w, bias))
+    if precision != "int8":
+        assert torch.equal(load(problem)(x.view(torch.uint8), w.view(torch.uint8), bias), y)
 
 
 def test_stored_order_gives_stored_order(torch):

@@ -27,6 +27,9 @@ SHAPES = [
     ("n3c2h7w9k3r3s3pad2,0,1,3dil2", "bf16", "nhwc-nchw", "bias"),  # four pads, dilation
     ("n2c6h9w9k9r2s2g3", "tf32", "nchw-nhwc", "none"),  # groups
     ("n2c64h28w28k64r3s3pad1g64", "fp16", "nhwc", "none"),  # depthwise
+    ("n2c16h9w9k9r3s3pad1", "int8", "nhwc", "bias_relu"),
+    ("n2c16h9w9k9r3s3pad1", "e4m3", "nhwc", "bias"),
+    ("n2c16h9w9k9r3s3pad1", "e5m2", "nhwc-nchw", "none"),
 ]
 
 
@@ -54,7 +57,7 @@ def test_reference_equals_numpy(
     for name, size in input_sizes(problem).items():
         pointers[name] = device.alloc(size)
         filler.fill_input(problem, name, "normal", pointers[name], size, 5)
-        arrays[name] = np.empty(shapes[name], STORAGE_DTYPE[problem.precision])
+        arrays[name] = np.empty(shapes[name], STORAGE_DTYPE[problem.y_dtype if name == "bias" else problem.precision])
         device.copy_to_host(arrays[name], pointers[name])
     elements = problem.gemm_m * problem.k
     pointers |= {"y_ref": device.alloc(8 * elements), "y_abs": device.alloc(4 * elements)}
@@ -119,6 +122,24 @@ def test_default_plans_are_right(device: Device, filler: Filler, name: str, prec
     loaded = LoadedPlan(plan, [compile_cubin(render(launch), device.target.arch) for launch in plan.launches])
     verifier = Verifier(problem, device, filler)
     assert verifier.check(loaded).norm_error < 1e-2
+    verifier.close()
+    loaded.unload()
+
+
+@pytest.mark.parametrize("promotion", [False, True])
+@pytest.mark.parametrize("precision", ["int8", "e4m3", "e5m2"])
+def test_plans_of_8_bit_elements_are_right(device: Device, filler: Filler, precision: str, promotion: bool) -> None:
+    problem = ConvProblem.parse("n5c144h17w19k72r3s3st2pad1", precision=precision, epilogue="bias_relu")
+    family = FAMILIES["wgmma"]
+    configs = itertools.islice(family.random_configs(problem, device.target, 1), 200)
+    wanted = (family.config_from_dict(one.to_dict() | {"promotion": promotion}) for one in configs)
+    config = next((one for one in wanted if not family.broken_rules(problem, device.target, one)), None)
+    if config is None:
+        pytest.skip("promotion is for fp8")
+    plan = family.plan(problem, device.target, config)
+    loaded = LoadedPlan(plan, [compile_cubin(render(launch), device.target.arch) for launch in plan.launches])
+    verifier = Verifier(problem, device, filler)
+    assert verifier.check(loaded).norm_error <= (0 if precision == "int8" else 5e-3)
     verifier.close()
     loaded.unload()
 

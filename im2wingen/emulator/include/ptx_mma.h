@@ -1,7 +1,7 @@
 // templates/ptx/mma.cuh on the CPU.
 #pragma once
 namespace emulator {
-enum class Multiplicand { kF16, kBf16, kTf32 };
+enum class Multiplicand { kF16, kBf16, kTf32, kS8, kE4m3, kE5m2 };
 // m16n8k16, or m16n8k8 for tf32; d is both the accumulator and the result.
 void mma(const char* name, Multiplicand type, float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]);
 }  // namespace emulator

@@ -58,6 +58,8 @@ void multiply(const float (&a)[kMaxDepth][kMaxColumns], const float (&b)[kMaxDep
 
 void multiply_warp_rows(Multiplicand type, const Chunk* a, const Chunk* b, unsigned columns, bool accumulate,
                         float (&acc)[kWarpRows][kMaxColumns]) {
+  if (type == Multiplicand::kS8 || type == Multiplicand::kE4m3 || type == Multiplicand::kE5m2)
+    return multiply_warp_rows_8bit(type, a, b, columns, accumulate, acc);
   alignas(Row) static float converted_a[kMaxDepth][kMaxColumns];
   convert(type, a, kWarpRows, converted_a);
   if (type == Multiplicand::kTf32)

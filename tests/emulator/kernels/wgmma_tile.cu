@@ -1,4 +1,4 @@
-// D[64,WGMMA_N] (fp32) = A[64,k] * B[WGMMA_N,k]^T + C by one warpgroup and one group of wgmma. Threads lay the operands
+// D[64,WGMMA_N] (SUM) = A[64,k] * B[WGMMA_N,k]^T + C by one warpgroup and one group of wgmma. Threads lay the operands
 // out as their descriptors say: row r, byte b of k at START + r / 8 * SBO + r % 8 * PITCH + b / 16 * STEP + b % 16, with
 // SWIZZLE bytes of swizzle on the address. A row has K_BYTES of k. MUTANT breaks it on purpose.
 <% include "parts/prelude.cuh" %>
@@ -17,7 +17,7 @@ __device__ uint64_t descriptor(uint32_t address) {
 }
 
 extern "C" __global__ void __launch_bounds__(128)
-    wgmma_tile(const unsigned char* a, const unsigned char* b, float* d) {
+    wgmma_tile(const unsigned char* a, const unsigned char* b, SUM* d) {
   IM2WINGEN_DYNAMIC_SMEM(smem);
   const uint32_t base = static_cast<uint32_t>(__cvta_generic_to_shared(smem));
   const uint32_t start_a = base + START_A, start_b = base + START_B;
@@ -26,14 +26,14 @@ extern "C" __global__ void __launch_bounds__(128)
   if (MUTANT != 1) ptx::fence_proxy_async_shared_cta();  // 1: wgmma does not see what the threads wrote
   __syncthreads();
   const int row = threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4, column = threadIdx.x % 4 * 2;
-  float acc[WGMMA_N / 2];
+  SUM acc[WGMMA_N / 2];
   for (int i = 0; i < WGMMA_N / 2; ++i) acc[i] = d[(row + i / 2 % 2 * 8) * WGMMA_N + i / 4 * 8 + column + i % 2];
   if (MUTANT != 2) ptx::wgmma_fence();  // 2: the accumulators are not handed over
 #pragma unroll
   for (int byte = 0; byte < K_BYTES; byte += 32) {
     const uint32_t step = byte / 16 * STEP, shifted = MUTANT == 3 ? PITCH : 0;  // 3: a row too far
     ptx::WGMMA(acc, descriptor(start_a + step), descriptor(start_b + step + shifted), ACCUMULATE || byte > 0);
-    if (MUTANT == 4 && byte == 0) acc[1] = 0.0f;  // 4: written under way
+    if (MUTANT == 4 && byte == 0) acc[1] = 0;  // 4: written under way
   }
   ptx::wgmma_commit_group();
   if (MUTANT == 5 && threadIdx.x == 0) smem[START_B] ^= 1;  // 5: the operand is changed under way
