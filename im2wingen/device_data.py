@@ -12,7 +12,7 @@ from im2wingen.settings import read_settings
 from im2wingen.verify_data import Kind, input_scale
 
 KIND_CODE: dict[Kind, int] = {"normal": 0, "integer": 1}
-ELEMENT_CODE: dict[Precision, int] = {"fp32": 0, "tf32": 0, "fp16": 1, "bf16": 2}
+ELEMENT_CODE: dict[Precision, int] = {"fp32": 0, "tf32": 0, "fp16": 1, "bf16": 2, "fp64": 3}
 FILL_JOB = np.dtype([("count", "<i8"), ("seed", "<u4"), ("kind", "<i4"), ("element", "<i4"), ("scale", "<f4")])
 FILL_LAUNCH = Launch(
     template="fill",

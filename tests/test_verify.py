@@ -17,7 +17,7 @@ from im2wingen.verify import COMPARE_JOB, COMPARE_LAUNCH, COMPARE_PARTIAL, refer
 from im2wingen.verify_data import Kind, WrongResultError, error_bound, y_coordinates
 from im2wingen.verify_emulated import compare_arrays, emulated_inputs, verify_emulated
 
-PRECISIONS: tuple[Precision, ...] = ("fp32", "tf32", "fp16", "bf16")
+PRECISIONS: tuple[Precision, ...] = ("fp32", "tf32", "fp16", "bf16", "fp64")
 
 
 @pytest.mark.parametrize("arch", PRESETS)
@@ -74,6 +74,14 @@ def test_fill_normals_have_the_scale_asked_for() -> None:
     assert abs(np.mean(np.abs(values) < 0.25) - 0.683) < 0.02  # within one standard deviation
 
 
+def test_fp64_normals_have_all_their_bits() -> None:
+    values = filled("fp64", "normal", 2000)
+    rest = values - values.astype(np.float32)
+    assert np.count_nonzero(rest) == values.size
+    assert np.abs(rest / values).max() < 1e-3  # the rest matters least where it's measured against a sum
+    assert len(set(np.abs(np.frexp(rest)[0]))) > 1900
+
+
 @pytest.mark.parametrize(
     ("shape", "precision", "layout", "epilogue"),
     [
@@ -83,6 +91,7 @@ def test_fill_normals_have_the_scale_asked_for() -> None:
         ("n1c6h9w9k9r2s2g3", "tf32", "nchw-nhwc", "none"),  # groups
         ("n2c5h8w8k5r3s3pad1g5", "fp32", "nhwc", "none"),  # depthwise
         ("n1c1h33w33k1r1s1", "fp16", "nhwc", "none"),  # more than one tile of pixels
+        ("n1c5h6w5k7r3s3pad1", "fp64", "nchw", "bias"),
     ],
 )
 def test_reference_kernel_equals_numpy(shape: str, precision: str, layout: str, epilogue: str) -> None:
@@ -156,22 +165,32 @@ def test_compare_exact_demands_the_nearest_element(precision: Precision) -> None
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
-def test_bound_holds_a_sequential_fp32_sum_and_not_a_lost_term(precision: Precision) -> None:
-    problem = ConvProblem.parse("n1c64h6w6k8r3s3", precision=precision)
+def test_bound_holds_a_sequential_sum_and_not_a_lost_term(precision: Precision) -> None:
+    problem = ConvProblem.parse("n2c64h6w6k8r3s3", precision=precision)
     inputs = emulated_inputs(problem, "normal", 0)
-    x, w = (from_storage(inputs[name], precision).astype(np.float32) for name in "xw")
+    number = np.float64 if precision == "fp64" else np.float32
+    x, w = (from_storage(inputs[name], precision).astype(number) for name in "xw")
     if precision == "tf32":
         x, w = ((a.view(np.uint32) + 0x1000 & 0xFFFFE000).view(np.float32) for a in (x, w))
-    acc = np.zeros(problem.y_shape, np.float32)
+    acc = np.zeros(problem.y_shape, number)
     for r in range(3):
         for s in range(3):
             for c in range(64):
                 acc += x[:, r : r + problem.p, s : s + problem.q, c, None] * w[None, None, None, :, r, s, c]
     stats = compare_arrays(problem, "normal", inputs, to_storage(acc, precision))
-    assert 0 < stats.norm_error < {"fp32": 1e-6, "tf32": 1e-3, "fp16": 1e-3, "bf16": 1e-2}[precision]
+    assert 0 < stats.norm_error < {"fp64": 1e-14, "fp32": 1e-6, "tf32": 1e-3, "fp16": 1e-3, "bf16": 1e-2}[precision]
     lost = acc - 2 * x[:, : problem.p, : problem.q, 0, None] * w[None, None, None, :, 0, 0, 0] * 8
     with pytest.raises(WrongResultError, match="on normal data"):
         compare_arrays(problem, "normal", inputs, to_storage(lost, precision))
+
+
+def test_an_fp64_sum_in_fp32_is_beyond_the_norm_alone() -> None:
+    problem = ConvProblem.parse("n2c64h6w6k8r3s3", precision="fp64")
+    bound = error_bound(problem)
+    assert bound.breach(1e-13) is not None
+    assert bound.breach(1e-14) is None
+    assert error_bound(ConvProblem.parse("n1c1h2w2k2r1s1", precision="fp64")).breach(1.0) is None  # too few elements
+    assert error_bound(ConvProblem.parse("cv5", precision="fp32")).breach(1.0) is None
 
 
 def test_bound_grows_with_gemm_k() -> None:

@@ -10,7 +10,7 @@ from im2wingen.problem import ConvProblem
 
 # What counts as a right answer to a benchmark: several times what rounding the inputs' products and y explains, well
 # below what one lost tap of a 3x3 window costs. verify, not this, is where our kernels prove themselves.
-ERROR_LIMITS = {"fp16": 5e-3, "bf16": 3e-2, "tf32": 5e-3, "fp32": 1e-4}
+ERROR_LIMITS = {"fp16": 5e-3, "bf16": 3e-2, "tf32": 5e-3, "fp32": 1e-4, "fp64": 1e-12}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

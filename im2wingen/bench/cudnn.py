@@ -81,11 +81,12 @@ class PlanScreen:
     def _graph(self, problem: ConvProblem) -> Any:
         """The convolution as a cuDNN graph with its plans created and filtered, none built."""
         cudnn = self._cudnn
-        types = {"fp16": cudnn.data_type.HALF, "bf16": cudnn.data_type.BFLOAT16}
-        element = types.get(problem.precision, cudnn.data_type.FLOAT)
+        types = {"fp16": "HALF", "bf16": "BFLOAT16", "fp64": "DOUBLE"}
+        element = getattr(cudnn.data_type, types.get(problem.precision, "FLOAT"))
+        computed = element if problem.precision == "fp64" else cudnn.data_type.FLOAT
         graph = cudnn.pygraph(
             handle=self._handle, name="conv", io_data_type=element,
-            intermediate_data_type=cudnn.data_type.FLOAT, compute_data_type=cudnn.data_type.FLOAT,
+            intermediate_data_type=computed, compute_data_type=computed,
         )  # fmt: skip
         n, c, h, w, k, p, q = (problem.n, problem.c, problem.h, problem.w, problem.k, problem.p, problem.q)
         x_dim, w_dim, y_dim = [n, c, h, w], [k, problem.group_c, problem.r, problem.s], [n, k, p, q]
@@ -95,7 +96,7 @@ class PlanScreen:
             image=x, weight=f,
             pre_padding=[problem.pad_top, problem.pad_left], post_padding=[problem.pad_bottom, problem.pad_right],
             stride=[problem.stride_h, problem.stride_w], dilation=[problem.dilation_h, problem.dilation_w],
-            compute_data_type=cudnn.data_type.FLOAT, name="conv",
+            compute_data_type=computed, name="conv",
         )  # fmt: skip
         y.set_output(True)
         y.set_dim(y_dim)

@@ -32,7 +32,7 @@ def measure_ceilings(torch: Any, precision: str) -> Ceilings:
 
 def torch_dtype(torch: Any, precision: str) -> Any:
     """The storage type of x, w and y."""
-    return {"fp16": torch.float16, "bf16": torch.bfloat16}.get(precision, torch.float32)
+    return {"fp16": torch.float16, "bf16": torch.bfloat16, "fp64": torch.float64}.get(precision, torch.float32)
 
 
 def allow_tf32(torch: Any, allowed: bool) -> None:

@@ -30,13 +30,15 @@ ShapeArgument = Annotated[str | None, typer.Argument(metavar="SHAPE", help=_SHAP
 ShapesArgument = Annotated[list[str] | None, typer.Argument(metavar="SHAPE", help=_SHAPES_HELP, show_default=False)]
 ShapeOption = Annotated[str | None, typer.Option("--shape", help="The shape, in place of the argument.")]
 ShapesOption = Annotated[list[str] | None, typer.Option("--shape", help="A shape, in place of an argument.")]
-PrecisionOption = Annotated[str, typer.Option(help="fp32, tf32, fp16 or bf16; on the CPU fp32 or fp64.")]
+PrecisionOption = Annotated[str, typer.Option(help="fp32, tf32, fp16, bf16 or fp64; on the CPU fp32 or fp64.")]
 LayoutOption = Annotated[
     str, typer.Option(help="nhwc, nchw, on the CPU chwn, chwn8, or x-y where they differ: nchw-nhwc, nhwc-nchw.")
 ]
 AnyPrecisionOption = Annotated[
     str | None,
-    typer.Option(help="fp32, tf32, fp16, bf16; on the CPU fp32, fp64 [fp16; fp32 on the CPU].", show_default=False),
+    typer.Option(
+        help="fp32, tf32, fp16, bf16, fp64; on the CPU fp32, fp64 [fp16; fp32 on the CPU].", show_default=False
+    ),
 ]
 BackendOption = Annotated[
     str | None,
@@ -50,6 +52,9 @@ EpilogueOption = Annotated[str, typer.Option(help="none, bias or bias_relu.")]
 ArchOption = Annotated[str | None, typer.Option(help="Stand in for a device: sm_80, sm_86, sm_89, sm_90a, sm_100a ...")]
 DbOption = Annotated[str | None, typer.Option(help="Path or SQLAlchemy URL of the tuning database [IM2WINGEN_DB].")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Machine output: one JSON document on stdout.")]
+CoresOption = Annotated[
+    str | None, typer.Option(help="Only kernels that multiply on cuda or on tensor cores.", show_default=False)
+]
 FamilyOption = Annotated[str | None, typer.Option(help="Only this kernel family.")]
 
 
@@ -164,6 +169,10 @@ def find_target(arch: str | None, output: Output) -> Target:
         return device.target
     finally:
         device.close()
+
+
+def cores_arguments(cores: str | None) -> list[str]:
+    return [] if cores is None else ["--cores", cores]
 
 
 def record_document(record: TrialRecord) -> dict[str, object]:

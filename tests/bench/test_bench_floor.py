@@ -5,7 +5,7 @@ from im2wingen.bench.result import Ceilings
 from im2wingen.problem import ConvProblem
 
 # The floors of benchmarks on an H200 at batch 128, from rounded ceilings.
-CEILINGS = Ceilings(gemm_tflops={"fp16": 790.0, "tf32": 416.0, "fp32": 60.0}, copy_tbps=4.3)
+CEILINGS = Ceilings(gemm_tflops={"fp16": 790.0, "tf32": 416.0, "fp32": 60.0, "fp64": 60.0}, copy_tbps=4.3)
 
 
 @pytest.mark.parametrize(
@@ -19,6 +19,7 @@ CEILINGS = Ceilings(gemm_tflops={"fp16": 790.0, "tf32": 416.0, "fp32": 60.0}, co
         ("cv3", "tf32", 112.3),
         ("cv5", "fp32", 453.7),  # three TF32 products beat the CUDA cores
         ("cv7", "fp32", 394.0),  # bytes again
+        ("cv5", "fp64", 1048.6),
     ],
 )
 def test_floor_of_known_layers(layer: str, precision: str, expected_us: float) -> None:

@@ -28,7 +28,8 @@ def torch():
 
 
 def dtype_of(torch, problem):
-    return {"fp16": torch.float16, "bf16": torch.bfloat16}.get(problem.precision, torch.float32)
+    names = {"fp16": torch.float16, "bf16": torch.bfloat16, "fp64": torch.float64}
+    return names.get(problem.precision, torch.float32)
 
 
 def data(torch, problem, *, seed=0):
@@ -55,7 +56,7 @@ def expected(torch, problem, x, w, bias=None):
     return (y.relu() if problem.epilogue == "bias_relu" else y).to(x.dtype)
 
 
-@pytest.mark.parametrize("precision", ["fp32", "tf32", "fp16", "bf16"])
+@pytest.mark.parametrize("precision", ["fp64", "fp32", "tf32", "fp16", "bf16"])
 @pytest.mark.parametrize("layout", ["nhwc", "nchw", "nhwc-nchw", "nchw-nhwc"])
 def test_against_pytorch(torch, precision, layout):
     problem = ConvProblem.parse(SHAPE, precision=precision, layout=layout, epilogue="bias_relu")
