@@ -37,7 +37,7 @@ def resolve_backend(
     """
     asked = check_backend(backend)
     if asked == "cpu" and asks_for_gpu:
-        raise UsageError("target, arch and devices name a GPU and backend is 'cpu'; give one of them")
+        raise UsageError("target, arch, devices and cores name a GPU and backend is 'cpu'; give one of them")
     found = asked or ("cuda" if asks_for_gpu else pick_backend([problem], families))
     if threads is not None and found == "cuda":
         raise UsageError("threads are the CPU's; allowed is threads with backend 'cpu'")

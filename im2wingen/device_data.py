@@ -14,7 +14,7 @@ from im2wingen.verify_data import Kind, input_scale
 
 KIND_CODE: dict[Kind, int] = {"normal": 0, "integer": 1}
 ELEMENT_CODE: dict[ElementType, int] = {
-    "fp32": 0, "tf32": 0, "fp16": 1, "bf16": 2, "int8": 4, "e4m3": 5, "e5m2": 6, "int32": 7
+    "fp32": 0, "tf32": 0, "fp16": 1, "bf16": 2, "fp64": 3, "int8": 4, "e4m3": 5, "e5m2": 6, "int32": 7
 }  # fmt: skip
 FILL_JOB = np.dtype([("count", "<i8"), ("seed", "<u4"), ("kind", "<i4"), ("element", "<i4"), ("scale", "<f4")])
 FILL_LAUNCH = Launch(

@@ -11,8 +11,8 @@ from im2wingen.cost_model import estimate_us
 from im2wingen.db import LayeredRecords, ShippedRecords, TrialRecord, TuningDatabase, utc_now
 from im2wingen.db.look_up import is_refutation
 from im2wingen.errors import UsageError
-from im2wingen.families import families_for
-from im2wingen.families.base import AnyTarget, Family
+from im2wingen.families import families_for, family_names
+from im2wingen.families.base import AnyTarget, Cores, Family
 from im2wingen.outcome import Outcome
 from im2wingen.problem import ConvProblem
 from im2wingen.settings import read_settings
@@ -64,6 +64,7 @@ def tune(
     backend: Backend | None = None,
     threads: int | None = None,
     families: Sequence[str] | None = None,
+    cores: Cores | None = None,
     time_budget_s: float = DEFAULT_TIME_BUDGET_S,
     max_trials: int | None = None,
     patience: int | None = None,
@@ -81,10 +82,10 @@ def tune(
     row without a new best, where the search space is exhausted, and at Ctrl-C, which loses nothing that was measured.
     `backend` None means the GPU or, where there is none and neither `target` nor `devices` ask for one, this machine's
     CPU if it can run the problem. `devices` are CUDA ordinals, (0,) if None; a preset `target` means prediction;
-    `threads` are the CPU's, one a core if None. `resume` goes on with the
-    problem's latest study of the same device, compiler and templates. `db` is a database, a path or URL, or None for
-    the user's. A `pool` given serves several calls and saves each the start of its compilers. With equal seeds the
-    picks are equal as far as the order in which trials end is.
+    `threads` are the CPU's, one a core if None. `cores`: only families that multiply on `cuda` or on `tensor` cores.
+    `resume` goes on with the problem's latest study of the same device, compiler and templates. `db` is a database, a
+    path or URL, or None for the user's. A `pool` given serves several calls and saves each the start of its compilers.
+    With equal seeds the picks are equal as far as the order in which trials end is.
 
     Compilers and device workers are fresh processes that never import the caller's script. Raises UsageError,
     UnsupportedError, NoDeviceError, DatabaseError, and our own trouble when it keeps coming.
@@ -93,9 +94,10 @@ def tune(
     _check_positive("time_budget_s", time_budget_s)
     _check_positive("max_trials", max_trials)
     _check_positive("patience", patience)
+    families = family_names(families, cores)
     with ExitStack() as stack:
         if executor is None:
-            asks_for_gpu = target is not None or devices is not None
+            asks_for_gpu = target is not None or devices is not None or cores is not None
             place = resolve_backend(
                 problem, backend, threads=threads, asks_for_gpu=asks_for_gpu, families=families
             )  # fmt: skip

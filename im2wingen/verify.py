@@ -9,7 +9,7 @@ from im2wingen.buffers import HUGE_BYTE, NAN_BYTE, OUTPUT_GUARD, GuardedBuffer
 from im2wingen.device import Device
 from im2wingen.device_data import ELEMENT_CODE, Filler, input_sizes, output_bytes, support_kernel
 from im2wingen.dtypes import STORAGE_DTYPE, from_storage
-from im2wingen.families.base import Launch
+from im2wingen.families.base import Arithmetic, Launch
 from im2wingen.families.support import problem_values
 from im2wingen.kernel import LoadedPlan
 from im2wingen.outcome import ErrorStats
@@ -161,11 +161,11 @@ class Verifier:
             damage = buffer.damage()
             if damage is not None:
                 raise GuardError(damage)
-        return self._compare_set(data)
+        return self._compare_set(data, loaded.plan.arithmetic)
 
-    def _compare_set(self, data: _DataSet) -> ErrorStats:
+    def _compare_set(self, data: _DataSet, arithmetic: Arithmetic) -> ErrorStats:
         exact = data.kind == "integer"
-        bound = error_bound(self.problem)
+        bound = error_bound(self.problem, arithmetic)
         elements = self.problem.gemm_m * self.problem.k
         rounding = (bound.output_rounding, bound.term_rounding, bound.absolute)
         job = np.array([(elements, *rounding, ELEMENT_CODE[self.problem.y_dtype], exact)], COMPARE_JOB)
@@ -177,10 +177,10 @@ class Verifier:
         if partials["violations"].any():
             raise WrongResultError(self._sentence(data, partials))
         squares = float(partials["reference_squares"].sum())
-        return ErrorStats(
-            max_error=float(partials["max_error"].max()),
-            norm_error=float(partials["error_squares"].sum() / squares) ** 0.5 if squares else 0.0,
-        )
+        norm_error = float(partials["error_squares"].sum() / squares) ** 0.5 if squares else 0.0
+        if not exact and (breach := bound.breach(norm_error)) is not None:
+            raise WrongResultError(breach)
+        return ErrorStats(max_error=float(partials["max_error"].max()), norm_error=norm_error)
 
     def _sentence(self, data: _DataSet, partials: NDArray[np.void]) -> str:
         index = int(partials["worst_index"][np.argmax(partials["worst"])])

@@ -1,9 +1,11 @@
 """How far from the float64 reference a kernel may be, and the errors that say it is farther."""
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
 from im2wingen.errors import Im2wingenError
+from im2wingen.families.base import Arithmetic
 from im2wingen.problem import ConvProblem, Precision
 
 Kind = Literal["normal", "integer"]  # of the test data
@@ -23,11 +25,18 @@ class GuardError(Im2wingenError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorBound:
-    """|y - ref| <= output_rounding * |ref| + term_rounding * sum |x * w| + absolute."""
+    """|y - ref| <= output_rounding * |ref| + term_rounding * sum |x * w| + absolute; ||y - ref|| <= norm * ||ref||."""
 
     output_rounding: float
     term_rounding: float
     absolute: float
+    norm: float = math.inf
+
+    def breach(self, norm_error: float) -> str | None:
+        """The sentence of a norm-relative error beyond the bound, or None."""
+        if norm_error <= self.norm:
+            return None
+        return f"the norm-relative error of y on normal data is {norm_error:.3g}; allowed is {self.norm:.3g}"
 
 
 _OUTPUT_ROUNDING: dict[Precision, float] = {
@@ -42,12 +51,16 @@ _ACCUMULATE_ROUNDING: dict[Precision, float] = {
     "fp64": 2.0**-52, "fp32": 2.0**-24, "tf32": 2.0**-23, "fp16": 2.0**-23, "bf16": 2.0**-23,
     "int8": 0.0, "e4m3": 2.0**-13, "e5m2": 2.0**-13,
 }  # fmt: skip
+_SPLIT_PRODUCT = 3 * 2.0**-22  # a product of split numbers
+_SPLIT_NORM = 4e-7, 3e-7  # of products and partial sums; of the additions of the partial sums
+_LONGEST_PARTIAL = 128  # of gemm_k, that tensor cores sum before fp32 takes over
+_ENOUGH = 256  # elements of y from which on its norm says something
 _CONFIDENCE = 4.0  # standard deviations, so to say: Higham and Mary's lambda
 _MEAN_MAGNITUDE = 0.64  # of a product of two standard normals: 2 / pi
 
 
-def error_bound(problem: ConvProblem) -> ErrorBound:
-    """The bound for random-normal data, term by term.
+def error_bound(problem: ConvProblem, arithmetic: Arithmetic = "direct") -> ErrorBound:
+    """The bound for random-normal data, term by term; `arithmetic` is the plan's.
 
     Let S = sum |x * w| (+ |bias|) of one output, exact in the rounded inputs, and n = gemm_k + 1 the terms of its sum.
 
@@ -68,8 +81,21 @@ def error_bound(problem: ConvProblem) -> ErrorBound:
       term is then off by u = 2^-13 of the largest magnitude so far, and for data of random signs that is lambda
       standard deviations of the sum, lambda * S / (0.64 * sqrt(n)), or S if that is less. It takes the place of S in
       lambda * sqrt(n) * u * S. Sums that a kernel adds up in fp32 after fewer terms are off by less.
-    - *fp64.* u is 2^-53, and the reference is such a sum too, as far off on its own: hence 2^-52 throughout.
+    - *fp64.* u is 2^-53, and the reference is such a sum too, as far off on its own: hence 2^-52 throughout. Summed in
+      turn, products of random signs are off by u * sqrt(n / 6) of y's norm (a rounding error is u / sqrt(3) of the
+      partial sum, which grows like sqrt(k)); the norm may be lambda * u * sqrt(n), ten times that. A norm is held to
+      its bound where y has `_ENOUGH` elements.
+    - *fp32 by split numbers.* x = big + small, 11 bits each: what is lost of x is at most 2^-22 of it, likewise of w,
+      and the product of the two small parts, left out, is at most 2^-22: 3 * 2^-22 a product, together about 1e-7 of
+      y's norm for numbers of random mantissas. Tensor cores sum `_LONGEST_PARTIAL` of gemm_k at most and lose, by
+      truncation, 6.25e-9 of the partial sum's norm with each mma (measured on an H200: 3.9e-7 after 55 of them, 1.1e-5
+      after 1728), three for 8 of gemm_k: 3e-7. Then fp32 adds n / 128 partial sums, off by 2^-24 * sqrt(n / 768) of
+      the norm; a family that adds more often keeps that below 3e-7 or at those. So the norm may be 5e-7, about what
+      fp32 on CUDA cores comes to, and more only where n exceeds 20000. Plain TF32 is off by 2.9e-4.
     """
+    normed = problem.gemm_m * problem.k >= _ENOUGH
+    if arithmetic == "split":
+        return _split_bound(problem.gemm_k + 1, normed=normed)
     root = (problem.gemm_k + 1) ** 0.5
     accumulation = _CONFIDENCE * root * _ACCUMULATE_ROUNDING[problem.precision]
     if problem.precision in ("e4m3", "e5m2"):
@@ -79,6 +105,18 @@ def error_bound(problem: ConvProblem) -> ErrorBound:
         output_rounding=output,
         term_rounding=(1 + output) * (_INPUT_ROUNDING[problem.precision] + accumulation),
         absolute=2.0**-25 if problem.y_dtype == "fp16" else 0.0,
+        norm=accumulation / 2 if normed and problem.precision == "fp64" else math.inf,
+    )
+
+
+def _split_bound(terms: int, *, normed: bool) -> ErrorBound:
+    partials, additions = _SPLIT_NORM
+    additions = max(additions, 2.0**-24 * (terms / (6 * _LONGEST_PARTIAL)) ** 0.5)
+    return ErrorBound(
+        output_rounding=2.0**-24,
+        term_rounding=_SPLIT_PRODUCT + _CONFIDENCE * terms**0.5 * 2.0**-24,
+        absolute=0.0,
+        norm=math.hypot(partials, additions) if normed else math.inf,
     )
 
 

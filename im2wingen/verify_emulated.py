@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from im2wingen.dtypes import STORAGE_DTYPE, from_storage, to_storage
 from im2wingen.emulator import run_plan
 from im2wingen.emulator.kernel import Poison
-from im2wingen.families.base import Plan
+from im2wingen.families.base import Arithmetic, Plan
 from im2wingen.outcome import ErrorStats
 from im2wingen.problem import ConvProblem
 from im2wingen.reference import conv_magnitude, conv_reference
@@ -47,8 +47,13 @@ def emulated_inputs(problem: ConvProblem, kind: Kind, seed: int) -> dict[str, ND
 
 
 def compare_arrays(
-    problem: ConvProblem, kind: Kind, inputs: dict[str, NDArray[Any]], y: NDArray[Any]
-) -> ErrorStats:  # fmt: skip
+    problem: ConvProblem,
+    kind: Kind,
+    inputs: dict[str, NDArray[Any]],
+    y: NDArray[Any],
+    *,
+    arithmetic: Arithmetic = "direct",
+) -> ErrorStats:
     """The statistics of y (storage dtype, `problem.y_shape`) for these inputs, or WrongResultError."""
     bias = None if problem.epilogue == "none" else inputs["bias"]
     reference = conv_reference(problem, inputs["x"], inputs["w"], bias)
@@ -58,7 +63,7 @@ def compare_arrays(
         expected = from_storage(to_storage(reference, problem.y_dtype), problem.y_dtype)
         right, severity = found == expected, np.abs(found - expected)
     else:
-        bound = error_bound(problem)
+        bound = error_bound(problem, arithmetic)
         allowed = bound.output_rounding * np.abs(reference) + bound.absolute
         allowed += bound.term_rounding * conv_magnitude(problem, inputs["x"], inputs["w"], bias)
         right, severity = error <= allowed, error / np.maximum(allowed, 1e-300)
@@ -76,7 +81,10 @@ def compare_arrays(
             )
         )
     norm = float(np.linalg.norm(reference))
-    return ErrorStats(max_error=float(error.max()), norm_error=float(np.linalg.norm(error)) / norm if norm else 0.0)
+    norm_error = float(np.linalg.norm(error)) / norm if norm else 0.0
+    if kind == "normal" and (breach := bound.breach(norm_error)) is not None:
+        raise WrongResultError(breach)
+    return ErrorStats(max_error=float(error.max()), norm_error=norm_error)
 
 
 def _run_and_check(
@@ -88,4 +96,4 @@ def _run_and_check(
     y = np.empty(problem.y_shape, STORAGE_DTYPE[problem.y_dtype])
     y.view(np.uint8)[...] = 0xFF  # NaN in every floating-point type
     run_plan(plan, {**inputs, "y": y}, seed=seed, sanitize=sanitize, poison=poison)
-    return compare_arrays(problem, kind, inputs, y)
+    return compare_arrays(problem, kind, inputs, y, arithmetic=plan.arithmetic)

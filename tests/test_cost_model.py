@@ -172,6 +172,8 @@ def mma_config(text: str) -> MmaConfig:
     return MmaConfig(
         staging=cast(Any, staging),
         window_order=cast(Any, order),
+        mma_shape="m16n8k16",
+        promote_k=1,
         spread_copies=False,
         programmatic_launch=False,
         tile_order="linear",

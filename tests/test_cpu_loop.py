@@ -138,7 +138,7 @@ def test_no_gpu_means_the_cpu(db: str) -> None:
     ("wrong", "words"),
     [
         ({"backend": "gpu"}, "backend is 'gpu'; allowed are cuda, cpu"),
-        ({"backend": "cpu", "arch": "sm_80"}, "target, arch and devices name a GPU"),
+        ({"backend": "cpu", "arch": "sm_80"}, "target, arch, devices and cores name a GPU"),
         ({"backend": "cuda", "threads": 1}, "threads are the CPU's"),
         ({"backend": "cpu", "threads": 4096}, "threads is 4096; allowed are 1 to"),
     ],

@@ -122,9 +122,9 @@ def test_stale_templates_are_never_served(database):
 
 def test_family_restricts_the_choice(database):
     with pytest.raises(UnsupportedError, match="simt"):
-        chosen(database, family="simt")  # it is for fp32
+        chosen(database, families=["simt"])  # it is for fp32
     with pytest.raises(UsageError, match="family is 'wmma'; allowed are"):
-        chosen(database, family="wmma")
+        chosen(database, families=["wmma"])
 
 
 class Compiler:
@@ -283,15 +283,15 @@ def test_frozen_load(database, serving, compiler, monkeypatch):
 def test_mode_tune_tunes_at_first_sight(database, serving, compiler, monkeypatch):
     calls = []
 
-    def fake_tune(problem, *, time_budget_s, db, devices):
-        calls.append((problem, time_budget_s, devices))
+    def fake_tune(problem, *, time_budget_s, db, devices, families):
+        calls.append((problem, time_budget_s, devices, families))
         database.record(record(problem, configs(problem, 1)[0]))
 
     monkeypatch.setenv("IM2WINGEN_TUNE_BUDGET", "7")
     monkeypatch.setitem(sys.modules, "im2wingen.tune", types.SimpleNamespace(tune=fake_tune))
     assert load(PROBLEM, mode="tune").provenance.level == "exact"
     assert load(PROBLEM, mode="tune").provenance.level == "exact"
-    assert calls == [(PROBLEM, 7.0, (0,))]  # not at second sight
+    assert calls == [(PROBLEM, 7.0, (0,), None)]  # not at second sight
 
 
 def test_load_for_an_arch_needs_no_device(database):

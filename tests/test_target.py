@@ -34,10 +34,20 @@ def test_fp32_ceilings_are_those_of_the_data_sheets(arch: str, tflops: float) ->
 
 def test_peaks_by_precision() -> None:
     target = preset("sm_80")
-    assert target.peak_tflops("fp32") == target.fp32_tflops
+    assert target.peak_tflops("fp32") == 104  # three products of tensor cores
     assert target.peak_tflops("fp16") == target.peak_tflops("bf16") == 312
     assert target.peak_tflops("tf32") == 156
     assert preset("sm_90a").peak_tflops("int8") == preset("sm_90a").peak_tflops("e4m3") == 2 * 989
+
+
+@pytest.mark.parametrize(
+    ("arch", "cuda", "tensor"), [("sm_80", 9.7, 19.5), ("sm_89", 1.29, 1.29), ("sm_90a", 33.5, 66.9)]
+)
+def test_fp64_ceilings_are_those_of_the_data_sheets(arch: str, cuda: float, tensor: float) -> None:
+    target = PRESETS[arch]
+    assert target.fp64_tflops == pytest.approx(cuda, rel=0.02)
+    assert target.mma_sync_tflops("fp64") == pytest.approx(tensor, rel=0.02)
+    assert target.peak_tflops("fp64") == target.mma_sync_tflops("fp64")
 
 
 @pytest.mark.parametrize(("name", "arch"), [("sm_90", "sm_90a"), ("SM_90A", "sm_90a"), ("sm_120", "sm_120a")])

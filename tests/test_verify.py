@@ -17,7 +17,7 @@ from im2wingen.verify import COMPARE_JOB, COMPARE_LAUNCH, COMPARE_PARTIAL, refer
 from im2wingen.verify_data import Kind, WrongResultError, error_bound, y_coordinates
 from im2wingen.verify_emulated import compare_arrays, emulated_inputs, verify_emulated
 
-PRECISIONS: tuple[Precision, ...] = ("fp32", "tf32", "fp16", "bf16")
+PRECISIONS: tuple[Precision, ...] = ("fp32", "tf32", "fp16", "bf16", "fp64")
 EIGHT_BITS: tuple[Precision, ...] = ("int8", "e4m3", "e5m2")
 
 
@@ -91,6 +91,14 @@ def test_fill_normals_have_the_scale_asked_for() -> None:
     assert abs(np.mean(np.abs(values) < 0.25) - 0.683) < 0.02  # within one standard deviation
 
 
+def test_fp64_normals_have_all_their_bits() -> None:
+    values = filled("fp64", "normal", 2000)
+    rest = values - values.astype(np.float32)
+    assert np.count_nonzero(rest) == values.size
+    assert np.abs(rest / values).max() < 1e-3  # the rest matters least where it's measured against a sum
+    assert len(set(np.abs(np.frexp(rest)[0]))) > 1900
+
+
 @pytest.mark.parametrize(
     ("shape", "precision", "layout", "epilogue"),
     [
@@ -103,6 +111,7 @@ def test_fill_normals_have_the_scale_asked_for() -> None:
         ("n1c17h6w5k65r3s3st2x1pad1", "int8", "nhwc", "bias_relu"),
         ("n3c2h7w9k3r3s3pad2,0,1,3dil2", "e4m3", "nhwc", "bias"),
         ("n1c6h9w9k9r2s2g3", "e5m2", "nchw-nhwc", "none"),
+        ("n1c5h6w5k7r3s3pad1", "fp64", "nchw", "bias"),
     ],
 )
 def test_reference_kernel_equals_numpy(shape: str, precision: str, layout: str, epilogue: str) -> None:
@@ -185,23 +194,33 @@ def test_compare_exact_demands_the_nearest_element(precision: Precision) -> None
 
 
 @pytest.mark.parametrize("precision", [*PRECISIONS, *EIGHT_BITS])
-def test_bound_holds_a_sequential_fp32_sum_and_not_a_lost_term(precision: Precision) -> None:
-    problem = ConvProblem.parse("n1c64h6w6k8r3s3", precision=precision)
+def test_bound_holds_a_sequential_sum_and_not_a_lost_term(precision: Precision) -> None:
+    problem = ConvProblem.parse("n2c64h6w6k8r3s3", precision=precision)
     inputs = emulated_inputs(problem, "normal", 0)
-    x, w = (from_storage(inputs[name], precision).astype(np.float32) for name in "xw")
+    number = np.float64 if precision == "fp64" else np.float32
+    x, w = (from_storage(inputs[name], precision).astype(number) for name in "xw")
     if precision == "tf32":
         x, w = ((a.view(np.uint32) + 0x1000 & 0xFFFFE000).view(np.float32) for a in (x, w))
-    acc = np.zeros(problem.y_shape, np.float32)
+    acc = np.zeros(problem.y_shape, number)
     for r in range(3):
         for s in range(3):
             for c in range(64):
                 acc += x[:, r : r + problem.p, s : s + problem.q, c, None] * w[None, None, None, :, r, s, c]
     stats = compare_arrays(problem, "normal", inputs, to_storage(acc, problem.y_dtype))
-    limits = {"fp32": 1e-6, "tf32": 1e-3, "bf16": 1e-2}
+    limits = {"fp64": 1e-14, "fp32": 1e-6, "tf32": 1e-3, "bf16": 1e-2}
     assert stats.norm_error == 0 if precision == "int8" else 0 < stats.norm_error < limits.get(precision, 1e-3)
     lost = acc - 2 * x[:, : problem.p, : problem.q, 0, None] * w[None, None, None, :, 0, 0, 0] * 8
     with pytest.raises(WrongResultError, match="on normal data"):
         compare_arrays(problem, "normal", inputs, to_storage(lost, problem.y_dtype))
+
+
+def test_an_fp64_sum_in_fp32_is_beyond_the_norm_alone() -> None:
+    problem = ConvProblem.parse("n2c64h6w6k8r3s3", precision="fp64")
+    bound = error_bound(problem)
+    assert bound.breach(1e-13) is not None
+    assert bound.breach(1e-14) is None
+    assert error_bound(ConvProblem.parse("n1c1h2w2k2r1s1", precision="fp64")).breach(1.0) is None  # too few elements
+    assert error_bound(ConvProblem.parse("cv5", precision="fp32")).breach(1.0) is None
 
 
 def test_bound_grows_with_gemm_k() -> None:

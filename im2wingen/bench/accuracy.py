@@ -12,7 +12,7 @@ from im2wingen.problem import ConvProblem
 # below what one lost tap of a 3x3 window costs. verify, not this, is where our kernels prove themselves.
 # That of integers is 0; fp8's sums have about 14 bits.
 ERROR_LIMITS = {
-    "fp16": 5e-3, "bf16": 3e-2, "tf32": 5e-3, "fp32": 1e-4, "int8": 1e-12, "e4m3": 2e-2, "e5m2": 2e-2
+    "fp16": 5e-3, "bf16": 3e-2, "tf32": 5e-3, "fp32": 1e-4, "fp64": 1e-12, "int8": 1e-12, "e4m3": 2e-2, "e5m2": 2e-2
 }  # fmt: skip
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from im2wingen.bench.buffers import Buffers
+from im2wingen.families.base import Cores
 from im2wingen.problem import ConvProblem
 from im2wingen.target import Target
 
@@ -35,3 +36,4 @@ class Session:
     db: str | None  # path or URL of the tuning database; None: the environment's
     plan_seconds: float
     finalists: int
+    cores: Cores | None = None  # of our kernels; None: the faster

@@ -20,9 +20,10 @@ WORKSPACE_LIMIT_BYTES = 40 << 30
 _INEXACT_FP32 = ("TENSOR_CORE", "DOWN_CONVERT_INPUTS", "REDUCED_PRECISION_REDUCTION")
 _X, _W, _Y = 1, 2, 3  # tensor ids in a graph
 _TYPES = {
-    "fp16": "HALF", "bf16": "BFLOAT16", "int8": "INT8", "int32": "INT32", "e4m3": "FP8_E4M3", "e5m2": "FP8_E5M2"
+    "fp16": "HALF", "bf16": "BFLOAT16", "fp64": "DOUBLE", "int8": "INT8", "int32": "INT32", "e4m3": "FP8_E4M3",
+    "e5m2": "FP8_E5M2",
 }  # fmt: skip
-_COMPUTE = {"int8": "INT32"}
+_COMPUTE = {"int8": "INT32", "fp64": "DOUBLE"}
 _HOPELESS = 4.0  # a single launch this many times slower than the best plan: no graph for it
 
 

@@ -42,12 +42,14 @@ def write(text: str, path: Path) -> None:
 def typed(hint: Any, value: Any, where: str) -> Any:
     """`value`, as JSON gives it, as a value of type `hint`; UsageError names the first field that does not fit."""
     if dataclasses.is_dataclass(hint) and isinstance(hint, type):
-        names = [f.name for f in dataclasses.fields(hint)]
-        if not isinstance(value, Mapping) or set(value) != set(names):
-            odd = ", ".join(sorted(set(value) ^ set(names))) if isinstance(value, Mapping) else "all"
-            raise UsageError(f"{where} is no benchmark result: fields missing or unknown: {odd}")
+        fields = {f.name: f.default is dataclasses.MISSING for f in dataclasses.fields(hint)}
+        if not isinstance(value, Mapping):
+            raise UsageError(f"{where} is no benchmark result: fields missing or unknown: all")
+        needed = {name for name, is_needed in fields.items() if is_needed}
+        if odd := (set(value) - set(fields)) | (needed - set(value)):
+            raise UsageError(f"{where} is no benchmark result: fields missing or unknown: {', '.join(sorted(odd))}")
         hints = get_type_hints(hint)
-        return hint(**{name: typed(hints[name], value[name], f"{where}: {name}") for name in names})
+        return hint(**{name: typed(hints[name], value[name], f"{where}: {name}") for name in fields if name in value})
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is tuple and isinstance(value, list):
         return tuple(typed(arguments[0], item, f"{where}[{i}]") for i, item in enumerate(value))

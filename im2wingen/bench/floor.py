@@ -14,29 +14,29 @@ log = logging.getLogger(__name__)
 _GEMM = 8192
 _COPY_BYTES = 2 << 30
 _TORCH_NAMES = {
-    "fp16": "float16", "bf16": "bfloat16", "int8": "int8", "int32": "int32", "e4m3": "float8_e4m3fn",
+    "fp16": "float16", "bf16": "bfloat16", "fp64": "float64", "int8": "int8", "int32": "int32", "e4m3": "float8_e4m3fn",
     "e5m2": "float8_e5m2",
 }  # fmt: skip
 _RATE_OF_8_BITS = 2
-_TENSOR_CORE_PRODUCTS = 3  # TF32 products that make one fp32 product
+_TENSOR_CORE_PRODUCTS = 3  # fp16 products that make one fp32 product
 
 
 def floor_us(problem: ConvProblem, ceilings: Ceilings) -> float:
     """The larger of flops over the arithmetic ceiling and compulsory bytes over the copy ceiling, microseconds.
 
-    An fp32 product may come from the CUDA cores or from three TF32 products: the faster counts. Where PyTorch could
+    An fp32 product may come from the CUDA cores or from three fp16 products: the faster counts. Where PyTorch could
     not multiply 8-bit elements, twice the rate of fp16 is assumed, as the data sheets have it.
     """
     tflops = ceilings.gemm_tflops
     peak = tflops[problem.precision] if problem.precision in tflops else _RATE_OF_8_BITS * tflops["fp16"]
-    if problem.precision == "fp32" and "tf32" in tflops:
-        peak = max(peak, tflops["tf32"] / _TENSOR_CORE_PRODUCTS)
+    if problem.precision == "fp32" and "fp16" in tflops:
+        peak = max(peak, tflops["fp16"] / _TENSOR_CORE_PRODUCTS)
     return max(problem.flops / peak, problem.compulsory_bytes / ceilings.copy_tbps) * 1e-6
 
 
 def measure_ceilings(torch: Any, precision: str) -> Ceilings:
     """Run one large GEMM a precision that the floor needs, and one large copy; on a stream that can be captured."""
-    needed = ("fp32", "tf32") if precision == "fp32" else (precision,)
+    needed = ("fp32", "fp16") if precision == "fp32" else (precision,)
     try:
         gemm_tflops = {name: _gemm_tflops(torch, name) for name in needed}
     except RuntimeError as error:  # PyTorch's products of 8-bit elements are young

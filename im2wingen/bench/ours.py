@@ -9,7 +9,7 @@ from im2wingen.runtime import load
 def contestant(session: Session) -> Contestant:
     """Packing and transform are in the time, packing not with `prepacked`. Errors are load's."""
     problem, buffers = session.problem, session.buffers
-    convolution = load(problem, device=session.torch.cuda.current_device(), db=session.db)
+    convolution = load(problem, device=session.torch.cuda.current_device(), db=session.db, cores=session.cores)
     filters = [convolution.pack(w) for w in buffers.w] if session.prepacked else list(buffers.w)
 
     def launch(j: int) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from im2wingen.bench.cpu.result import CpuBenchOptions
 from im2wingen.bench.result import BenchOptions
 from im2wingen.errors import UsageError
+from im2wingen.families import check_cores
 from im2wingen.layers import SUITES, expanded
 from im2wingen.problem import ConvProblem
 
@@ -40,6 +41,7 @@ def request(
     rounds: int,
     plan_seconds: float,
     finalists: int,
+    cores: str | None = None,
 ) -> tuple[dict[str, ConvProblem], BenchOptions]:
     """Layer name -> problem, and the options; UsageError names the field that is not allowed."""
     _check(("rounds", rounds, 1), ("finalists", finalists, 1), ("plan seconds", plan_seconds, 0))
@@ -48,7 +50,7 @@ def request(
     options = BenchOptions(
         layers=tuple(problems), against=against, precision=some.precision, layout=some.layout,
         batch=_common_batch(problems), prepacked=prepacked, rounds=rounds, plan_seconds=float(plan_seconds),
-        finalists=finalists,
+        finalists=finalists, cores=check_cores(cores),
     )  # fmt: skip
     return problems, options
 

@@ -153,6 +153,7 @@ class BenchOptions:
     rounds: int
     plan_seconds: float  # time a layer for building and screening cuDNN's plans
     finalists: int  # plans of cuDNN that go through the whole protocol
+    cores: str | None = None  # that our kernels multiply on, cuda or tensor; None: the faster
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

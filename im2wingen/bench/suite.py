@@ -32,6 +32,7 @@ from im2wingen.bench.result import (
 from im2wingen.bench.timing import GraphTimer, time_interleaved
 from im2wingen.device import Device, device_count, open_device
 from im2wingen.errors import Im2wingenError, NoDeviceError
+from im2wingen.families import check_cores
 from im2wingen.outcome import ErrorStats, Timing
 from im2wingen.problem import ConvProblem
 
@@ -133,6 +134,7 @@ class _Run:
     ) -> None:
         self._torch, self._device, self._options, self._db = torch, device, options, db
         self._screen, self._no_plans = screen, no_plans
+        self._cores = check_cores(options.cores)
         if screen is None:  # then PyTorch's own search is all that speaks for cuDNN
             torch.backends.cudnn.benchmark_limit = 0
         self.ceilings = measure_ceilings(torch, options.precision)
@@ -145,7 +147,7 @@ class _Run:
         buffers = allocate(torch, problem, sets, seed=_SEED)
         session = Session(
             torch=torch, target=self._device.target, problem=problem, buffers=buffers, prepacked=options.prepacked,
-            db=self._db, plan_seconds=options.plan_seconds, finalists=options.finalists,
+            db=self._db, plan_seconds=options.plan_seconds, finalists=options.finalists, cores=self._cores,
         )  # fmt: skip
         skipped: dict[str, str] = {}
         screening = self._screen_plans(session, skipped)

@@ -37,10 +37,12 @@ def caption_of(result: BenchResult) -> str:
     software = ", ".join(f"{title} {result.versions[key]}" for key, title in known.items() if key in result.versions)
     peaks = ", ".join(f"{name} GEMM {tflops:.0f} TFLOPS" for name, tflops in ceilings.gemm_tflops.items())
     batch = f"batch {options.batch}, " if options.batch is not None else ""
+    cores = f"kernels on {options.cores} cores, " if options.cores else ""
     packing = "the filter packed beforehand" if options.prepacked else "packing included"
     return (
-        f"{result.device}, {software}, {result.date[:10]}: {options.precision} {options.layout}, {batch}{packing}; "
-        f"median of CUDA-graph replays over rotating buffers, interleaved in one process (protocol {result.protocol}). "
+        f"{result.device}, {software}, {result.date[:10]}: {options.precision} {options.layout}, {batch}{cores}"
+        f"{packing}; median of CUDA-graph replays over rotating buffers, interleaved in one process (protocol "
+        f"{result.protocol}). "
         f"Ceilings of the same process: {peaks}, copy {ceilings.copy_tbps:.2f} TB/s; the floor is flops or compulsory "
         f"bytes at those. Workspace and norm-relative error against float64: im2wingen / cuDNN's best."
         f"{left_out(missing_layers(options.layers, result.layers))}"
@@ -51,7 +53,8 @@ def default_name(result: BenchResult) -> str:
     """A marker name from what was measured: fp16-nhwc-n128."""
     options = result.options
     batch = f"-n{options.batch}" if options.batch is not None else ""
-    return f"{options.precision}-{options.layout}{batch}" + ("-prepacked" if options.prepacked else "")
+    cores = f"-{options.cores}" if options.cores else ""
+    return f"{options.precision}-{options.layout}{batch}{cores}" + ("-prepacked" if options.prepacked else "")
 
 
 def _peer_columns(result: BenchResult, peer: str) -> tuple[Column[LayerResult], Column[LayerResult]]:

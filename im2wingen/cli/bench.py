@@ -16,6 +16,7 @@ from im2wingen.cli.output import Output
 from im2wingen.cpu.devices import cpu_with
 from im2wingen.cpu_compiler import cpu_compiler_version
 from im2wingen.errors import UsageError
+from im2wingen.families import family_names
 from im2wingen.layers import SUITES
 from im2wingen.problem import ConvProblem
 
@@ -37,6 +38,7 @@ class _Asked:
     batch: int | None
     prepacked: bool
     rounds: int | None
+    cores: str | None
 
 
 def register(app: typer.Typer) -> None:
@@ -67,6 +69,7 @@ def bench(
         int | None,
         typer.Option(help=f"Plans of cuDNN that go through the whole protocol [{_FINALISTS}].", show_default=False),
     ] = None,
+    cores: opt.CoresOption = None,
     backend: opt.BackendOption = None,
     threads: opt.ThreadsOption = None,
     time_limit: Annotated[float | None, typer.Option(help="Seconds after which no further layer starts.")] = None,
@@ -109,11 +112,11 @@ def bench(
         names = layer_names([*(shapes or ()), *(shape or ())], suite, layers)
         place = opt.Place(arch=None, backend=backend, threads=threads)
         wanted = opt.ProblemOptions(precision=precision, layout=layout, batch=batch, epilogue="none")
-        problems, on_cpu = place.resolve(wanted, names, None)
-        asked = _Asked(names, against, problems[0], batch, prepacked, rounds)
+        problems, on_cpu = place.resolve(wanted, names, None, family_names(None, cores))
+        asked = _Asked(names, against, problems[0], batch, prepacked, rounds, cores)
         limit_s = float("inf") if time_limit is None else time_limit
         if on_cpu:
-            _refuse_plans(plan_seconds, finalists)
+            _refuse_on_cpu(plan_seconds, finalists, cores)
             result, words = _on_cpu(asked, place, output, out, db, limit_s)
         else:
             result, words = _on_gpu(asked, plan_seconds, finalists, output, out, db, limit_s)
@@ -164,7 +167,7 @@ def _on_gpu(
         precision=asked.some.precision, layout=asked.some.layout, batch=asked.batch, prepacked=asked.prepacked,
         rounds=_ROUNDS if asked.rounds is None else asked.rounds,
         plan_seconds=_PLAN_SECONDS if plan_seconds is None else plan_seconds,
-        finalists=_FINALISTS if finalists is None else finalists,
+        finalists=_FINALISTS if finalists is None else finalists, cores=asked.cores,
     )  # fmt: skip
     result = run_bench(
         problems, options, out=out, db=db, on_layer=lambda so_far: output.note(progress_of(so_far)),
@@ -198,7 +201,9 @@ def _on_cpu(
     return result, [*_words(asked, options.against, options.rounds), *place.arguments(True, target)]
 
 
-def _refuse_plans(plan_seconds: float | None, finalists: int | None) -> None:
+def _refuse_on_cpu(plan_seconds: float | None, finalists: int | None, cores: str | None) -> None:
+    if cores is not None:
+        raise UsageError("--cores are a GPU's; leave it out on the CPU")
     if plan_seconds is not None or finalists is not None:
         raise UsageError("--plan-seconds and --finalists are for cuDNN's plans; leave them out on the CPU")
 
@@ -209,6 +214,7 @@ def _words(asked: _Asked, against: tuple[str, ...], rounds: int) -> list[str]:
     words += ["--precision", asked.some.precision, "--layout", asked.some.layout]
     words += [] if asked.batch is None else ["--batch", str(asked.batch)]
     words += ["--prepacked"] if asked.prepacked else []
+    words += opt.cores_arguments(asked.cores)
     return [*words, "--rounds", str(rounds)]
 
 

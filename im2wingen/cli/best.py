@@ -1,5 +1,6 @@
 """im2wingen best: what is stored about a problem, best first."""
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -10,7 +11,7 @@ from im2wingen.cpu_target import cpu_target
 from im2wingen.db import LayeredRecords, TrialRecord
 from im2wingen.device import device_count
 from im2wingen.errors import NotStoredError
-from im2wingen.families import FAMILIES, AnyTarget
+from im2wingen.families import FAMILIES, AnyTarget, family_named, family_names
 from im2wingen.problem import ConvProblem
 from im2wingen.render import template_digests
 from im2wingen.report import config_table, records_table
@@ -30,6 +31,7 @@ def best(
     batch: opt.BatchOption = None,
     epilogue: opt.EpilogueOption = "none",
     limit: Annotated[int, typer.Option(min=1, help="Records of each problem.")] = 3,
+    cores: opt.CoresOption = None,
     backend: opt.BackendOption = None,
     arch: opt.ArchOption = None,
     db: opt.DbOption = None,
@@ -43,14 +45,15 @@ def best(
     """
     place = opt.Place(arch=arch, backend=backend, threads=None)
     options = opt.ProblemOptions(precision=precision, layout=layout, batch=batch, epilogue=epilogue)
-    problems, _ = place.resolve(options, shapes, shape)
+    families = family_names(None, cores)
+    problems, _ = place.resolve(options, shapes, shape, families)
     output = Output(as_json=as_json)
     targets = _targets(arch, backend, output)
     with opened_records(opt.database_url(db)) as records:
-        found = {problem: _best(records, problem, targets, limit) for problem in problems}
+        found = {problem: _best(records, problem, targets, limit, families) for problem in problems}
     if not any(found.values()):
         where = targets[0].arch if len(targets) == 1 else "any architecture"
-        words = " ".join(opt.problem_arguments(problems))
+        words = " ".join([*opt.problem_arguments(problems), *opt.cores_arguments(cores)])
         raise NotStoredError(f"nothing is stored for {problems[0].key} and {where}; run: im2wingen tune {words}")
     for problem, stored in found.items():
         if stored:
@@ -58,7 +61,7 @@ def best(
             output.show(config_table(f"{stored[0].family} {stored[0].config_digest}", stored[0].config))
         else:
             output.note(f"nothing is stored for {problem.key}")
-    command = ["best", *opt.problem_arguments(problems), "--limit", str(limit)]
+    command = ["best", *opt.problem_arguments(problems), "--limit", str(limit), *opt.cores_arguments(cores)]
     command += [] if len(targets) > 1 else place.arguments(backend == "cpu", targets[0])
     document: dict[str, object] = {
         "problems": [
@@ -77,8 +80,14 @@ def _targets(arch: str | None, backend: str | None, output: Output) -> list[AnyT
     return [opt.find_target(arch, output)]
 
 
-def _best(records: LayeredRecords, problem: ConvProblem, targets: list[AnyTarget], limit: int) -> list[TrialRecord]:
-    digests = template_digests(FAMILIES.values())
+def _best(
+    records: LayeredRecords,
+    problem: ConvProblem,
+    targets: list[AnyTarget],
+    limit: int,
+    families: Sequence[str] | None,
+) -> list[TrialRecord]:
+    digests = template_digests(family_named(name) for name in families or FAMILIES)
     return [
         record
         for target in targets

@@ -12,6 +12,7 @@ from im2wingen.cli.output import Output
 from im2wingen.cpu_compiler import compile_assembly, cpu_compiler_version
 from im2wingen.cpu_target import CpuTarget
 from im2wingen.errors import UsageError
+from im2wingen.families import family_named, family_names
 from im2wingen.families.base import AnyTarget, Launch
 from im2wingen.nvrtc import Cubin, compile_ptx
 from im2wingen.problem import ConvProblem
@@ -42,6 +43,7 @@ def inspect(
     config: Annotated[bool, typer.Option("--config", help="The configuration and the rule that chose it.")] = False,
     kernel: Annotated[str | None, typer.Option(help="Only this kernel of the plan (for texts).")] = None,
     family: opt.FamilyOption = None,
+    cores: opt.CoresOption = None,
     backend: opt.BackendOption = None,
     threads: opt.ThreadsOption = None,
     arch: opt.ArchOption = None,
@@ -60,7 +62,8 @@ def inspect(
     place = opt.Place(arch=arch, backend=backend, threads=threads)
     options = opt.ProblemOptions(precision=precision, layout=layout, batch=batch, epilogue=epilogue)
     options.with_default("fp32").one(shape_argument, shape)
-    (problem,), on_cpu = place.resolve(options, [shape_argument or shape or ""], None, family and [family])
+    families = family_names(family and [family], cores)
+    (problem,), on_cpu = place.resolve(options, [shape_argument or shape or ""], None, families)
     texts: dict[str, Callable[[_Chosen], list[tuple[str, str]]]] = {
         "source": _sources, "ptx": _ptx, "sass": _sass, "asm": _asm
     }  # fmt: skip
@@ -75,7 +78,7 @@ def inspect(
         )
     output = Output(as_json=as_json)
     target = place.target(on_cpu, output)
-    choice = look_up(problem, target, opt.database_url(db), family=family)
+    choice = look_up(problem, target, opt.database_url(db), families=families)
     chosen = _Chosen(problem=problem, target=target, choice=choice, kernel=kernel)
     document: dict[str, object] = {"arch": target.arch, **_choice_document(chosen)}
     if wanted and wanted[0] in texts:
@@ -90,6 +93,7 @@ def inspect(
             document["usage"] = _show_usage(chosen, output)
     command = ["inspect", *opt.problem_arguments([problem]), *(f"--{name}" for name in wanted)]
     command += [word for name, value in (("--kernel", kernel), ("--family", family)) if value for word in (name, value)]
+    command += opt.cores_arguments(cores)
     output.finish([*command, *place.arguments(on_cpu, target), *opt.database_arguments(db)], document)
 
 
@@ -141,6 +145,8 @@ def _choice_document(chosen: _Chosen) -> dict[str, object]:
         "level": choice.level,
         "rule": choice.rule,
         "family": choice.family,
+        "cores": family_named(choice.family).cores,
+        "arithmetic": choice.plan.arithmetic,
         "config": choice.config.to_dict(),
         "config_digest": choice.config.digest(),
         "record": None if choice.record is None else opt.record_document(choice.record),
@@ -154,6 +160,9 @@ def _show_config(chosen: _Chosen, output: Output) -> None:
     output.show(f"level {choice.level}: {choice.rule}")
     if choice.level == "exact" and record is not None and record.median_us is not None:
         output.show(speed_sentence(chosen.problem, chosen.target, record.median_us, predicted=record.predicted))
+    cores = family_named(choice.family).cores
+    where = "the CPU" if cores is None else f"{cores} cores"
+    output.show(f"family {choice.family} on {where}, arithmetic {choice.plan.arithmetic}")
     output.show(f"workspace: {format_bytes(choice.plan.workspace_bytes)}")
     output.show(config_table(f"{choice.family} {choice.config.digest()}", choice.config.to_dict()))
 

@@ -31,7 +31,7 @@ ShapesArgument = Annotated[list[str] | None, typer.Argument(metavar="SHAPE", hel
 ShapeOption = Annotated[str | None, typer.Option("--shape", help="The shape, in place of the argument.")]
 ShapesOption = Annotated[list[str] | None, typer.Option("--shape", help="A shape, in place of an argument.")]
 PrecisionOption = Annotated[
-    str, typer.Option(help="fp32, tf32, fp16 or bf16; on Hopper int8, e4m3, e5m2; on the CPU fp32 or fp64.")
+    str, typer.Option(help="fp32, tf32, fp16, bf16 or fp64; on Hopper int8, e4m3, e5m2; on the CPU fp32 or fp64.")
 ]
 LayoutOption = Annotated[
     str, typer.Option(help="nhwc, nchw, on the CPU chwn, chwn8, or x-y where they differ: nchw-nhwc, nhwc-nchw.")
@@ -39,7 +39,7 @@ LayoutOption = Annotated[
 AnyPrecisionOption = Annotated[
     str | None,
     typer.Option(
-        help="fp32, tf32, fp16, bf16; on Hopper int8, e4m3, e5m2; on the CPU fp32, fp64 [fp16; fp32 on the CPU].",
+        help="fp32, tf32, fp16, bf16, fp64; on Hopper int8, e4m3, e5m2; on the CPU fp32, fp64 [fp16; fp32 on the CPU].",
         show_default=False,
     ),
 ]
@@ -55,6 +55,9 @@ EpilogueOption = Annotated[str, typer.Option(help="none, bias or bias_relu.")]
 ArchOption = Annotated[str | None, typer.Option(help="Stand in for a device: sm_80, sm_86, sm_89, sm_90a, sm_100a ...")]
 DbOption = Annotated[str | None, typer.Option(help="Path or SQLAlchemy URL of the tuning database [IM2WINGEN_DB].")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Machine output: one JSON document on stdout.")]
+CoresOption = Annotated[
+    str | None, typer.Option(help="Only kernels that multiply on cuda or on tensor cores.", show_default=False)
+]
 FamilyOption = Annotated[str | None, typer.Option(help="Only this kernel family.")]
 
 
@@ -169,6 +172,10 @@ def find_target(arch: str | None, output: Output) -> Target:
         return device.target
     finally:
         device.close()
+
+
+def cores_arguments(cores: str | None) -> list[str]:
+    return [] if cores is None else ["--cores", cores]
 
 
 def record_document(record: TrialRecord) -> dict[str, object]:

@@ -1,5 +1,6 @@
 """im2wingen tune: search the best kernel of one or several problems."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,7 +13,7 @@ from im2wingen.cpu_compiler import cpu_compiler_version
 from im2wingen.cpu_target import CpuTarget
 from im2wingen.device import device_count
 from im2wingen.errors import UsageError
-from im2wingen.families import AnyTarget, families_for
+from im2wingen.families import AnyTarget, families_for, family_names
 from im2wingen.problem import ConvProblem
 from im2wingen.report import config_table, rows_table, speed_sentence
 from im2wingen.target import DEFAULT_ARCH, Target, preset
@@ -40,6 +41,7 @@ def tune(
     ] = 45.0,
     max_trials: Annotated[int | None, typer.Option(help="At most this many configurations for each problem.")] = None,
     family: Annotated[list[str] | None, typer.Option(help="Only this kernel family; may be repeated.")] = None,
+    cores: opt.CoresOption = None,
     seed: Annotated[int, typer.Option(help="Of the search.")] = 0,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the problem's latest study.")] = False,
     executor: Annotated[str, typer.Option(help="Who compiles and measures: local (this host).")] = "local",
@@ -64,14 +66,15 @@ def tune(
     """
     place = opt.Place(arch=arch, backend=backend, threads=threads)
     options = opt.ProblemOptions(precision=precision, layout=layout, batch=batch, epilogue=epilogue)
-    problems, on_cpu = place.resolve(options, shapes, shape, family)
+    families = family_names(family, cores)
+    problems, on_cpu = place.resolve(options, shapes, shape, families)
     if executor not in _EXECUTORS:
         raise UsageError(f"executor is {executor!r}; allowed are {', '.join(_EXECUTORS)}")
     output = Output(as_json=as_json)
     target = None if on_cpu else _stand_in(arch, backend, output)
     shown_target = target or (_cpu(threads, backend, output) if on_cpu else opt.find_target(None, output))
     for problem in problems:  # before hours are spent on those that come first
-        families_for(problem, shown_target, family)
+        families_for(problem, shown_target, families)
     from im2wingen.tuning.cpu_executor import cpu_compiler_pool
     from im2wingen.tuning.executors import compiler_pool
 
@@ -80,7 +83,7 @@ def tune(
         for problem in problems:
             results.append(
                 _tuned(
-                    problem, target, shown_target, output, pool, families=family, time_budget_s=time_budget,
+                    problem, target, shown_target, output, pool, families=families, time_budget_s=time_budget,
                     max_trials=max_trials, seed=seed, resume=resume, db=db, backend="cpu" if on_cpu else None,
                     threads=threads,
                 )
@@ -90,6 +93,7 @@ def tune(
     command = ["tune", *opt.problem_arguments(problems), "--time-budget", f"{time_budget:g}"]
     command += [] if max_trials is None else ["--max-trials", str(max_trials)]
     command += [word for name in family or () for word in ("--family", name)]
+    command += opt.cores_arguments(cores)
     command += ["--seed", str(seed), *(["--resume"] if resume else [])]
     command += [] if target is None and not on_cpu else place.arguments(on_cpu, shown_target)
     output.finish([*command, *opt.database_arguments(db)], {"results": [_document(result) for result in results]})
@@ -127,7 +131,7 @@ def _tuned(
     output: Output,
     pool: "CompilePool",
     *,
-    families: list[str] | None,
+    families: Sequence[str] | None,
     time_budget_s: float,
     max_trials: int | None,
     seed: int,

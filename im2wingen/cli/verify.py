@@ -1,6 +1,6 @@
 """im2wingen verify: a problem's kernels against a float64 reference."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated
 
@@ -14,7 +14,7 @@ from im2wingen.cpu.worker import cpu_worker
 from im2wingen.cpu_target import CpuTarget
 from im2wingen.device import device_count
 from im2wingen.errors import CompileError, EmulatorError, Im2wingenError, UsageError
-from im2wingen.families import AnyTarget, families_for, family_named
+from im2wingen.families import AnyTarget, families_for, family_named, family_names
 from im2wingen.families.base import Config, Family
 from im2wingen.outcome import Candidate, Evaluation, Outcome
 from im2wingen.problem import ConvProblem
@@ -90,6 +90,7 @@ def verify(
     batch: opt.BatchOption = None,
     epilogue: opt.EpilogueOption = "none",
     family: opt.FamilyOption = None,
+    cores: opt.CoresOption = None,
     emulate: Annotated[bool, typer.Option("--emulate", help="Use the CPU emulator although there is a GPU.")] = False,
     sanitize: Annotated[bool, typer.Option("--sanitize", help="Emulate under the address sanitizer.")] = False,
     seed: Annotated[int, typer.Option(min=0, help="Of the test data.")] = 0,
@@ -109,7 +110,8 @@ def verify(
     emulated = emulate or sanitize or arch is not None
     place = opt.Place(arch=arch, backend="cuda" if backend is None and emulated else backend, threads=threads)
     options = opt.ProblemOptions(precision=precision, layout=layout, batch=batch, epilogue=epilogue)
-    problems, on_cpu = place.resolve(options, shapes, shape, family and [family])
+    families = family_names(family and [family], cores)
+    problems, on_cpu = place.resolve(options, shapes, shape, families)
     if on_cpu and emulated:
         raise UsageError("--emulate and --sanitize run GPU kernels; leave them out, or --backend cpu")
     output = Output(as_json=as_json)
@@ -120,7 +122,7 @@ def verify(
         output.note("verifying smaller problems of the same kind in the CPU emulator")
     verdicts: list[_Verdict] = []
     for problem in problems:
-        cases = _cases(problem, target, family, opt.database_url(db))
+        cases = _cases(problem, target, families, opt.database_url(db))
         if isinstance(target, CpuTarget):
             run = _measured(cpu_worker(problem, target, seed=seed), target, problem, cases)
         elif on_device:
@@ -132,6 +134,7 @@ def verify(
             output.note(str(verdict))
     output.show(_table(verdicts, where))
     command = ["verify", *opt.problem_arguments(problems), *([] if family is None else ["--family", family])]
+    command += opt.cores_arguments(cores)
     command += [flag for flag, given in (("--emulate", not on_device), ("--sanitize", sanitize)) if given]
     command += ["--seed", str(seed), *([] if on_device and not on_cpu else place.arguments(on_cpu, target))]
     output.finish([*command, *opt.database_arguments(db)], {"verdicts": [verdict.document for verdict in verdicts]})
@@ -140,11 +143,11 @@ def verify(
         raise Im2wingenError(f"{len(wrong)} of {len(verdicts)} kernels failed; the first: {wrong[0]}")
 
 
-def _cases(problem: ConvProblem, target: AnyTarget, name: str | None, url: str) -> list[_Case]:
-    """The default of every family (or the named one), and the stored best where it's another config."""
-    families = families_for(problem, target, None if name is None else [name])
+def _cases(problem: ConvProblem, target: AnyTarget, names: Sequence[str] | None, url: str) -> list[_Case]:
+    """The default of every family (or of those named), and the stored best where it's another config."""
+    families = families_for(problem, target, names)
     cases = [_Case(origin="default", family=family, config=family.default(problem, target)) for family in families]
-    choice = look_up(problem, target, url, family=name)
+    choice = look_up(problem, target, url, families=names)
     known = {(case.family.name, case.config) for case in cases}
     if choice.record is not None and (choice.family, choice.config) not in known:
         cases.append(

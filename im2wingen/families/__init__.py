@@ -1,9 +1,10 @@
 """The kernel families, as a table."""
 
 from collections.abc import Sequence
+from typing import get_args
 
 from im2wingen.errors import UnsupportedError, UsageError
-from im2wingen.families.base import AnyTarget, Config, Family, Launch, Plan, Rule
+from im2wingen.families.base import AnyTarget, Config, Cores, Family, Launch, Plan, Rule
 from im2wingen.families.mma import MMA
 from im2wingen.families.simd import SIMD
 from im2wingen.families.simt import SIMT
@@ -21,6 +22,33 @@ def family_named(name: str) -> Family:
     return FAMILIES[name]
 
 
+def check_cores(cores: str | None) -> Cores | None:
+    """The name as Cores; UsageError for another."""
+    for known in get_args(Cores):
+        if cores == known:
+            found: Cores = known
+            return found
+    if cores is not None:
+        raise UsageError(f"cores is {cores!r}; allowed are {', '.join(get_args(Cores))}")
+    return None
+
+
+def family_names(names: Sequence[str] | None, cores: str | None) -> Sequence[str] | None:
+    """Those of `names` (None: every family) that multiply on `cores`, `cuda` or `tensor`; `names` itself for None.
+
+    UsageError for other cores, for an unknown family and where none is left.
+    """
+    if check_cores(cores) is None:
+        return names
+    asked = [family_named(name) for name in (FAMILIES if names is None else names)]
+    left = [family.name for family in asked if family.cores == cores]
+    if not left:
+        raise UsageError(
+            f"cores is {cores!r}, and family {', '.join(names or ())} doesn't multiply there; leave one out"
+        )
+    return left
+
+
 def families_for(problem: ConvProblem, target: AnyTarget, names: Sequence[str] | None = None) -> list[Family]:
     """Every family, or of those named every one, that can run the problem on the target.
 
@@ -34,4 +62,7 @@ def families_for(problem: ConvProblem, target: AnyTarget, names: Sequence[str] |
     return able
 
 
-__all__ = ["FAMILIES", "AnyTarget", "Config", "Family", "Launch", "Plan", "Rule", "families_for", "family_named"]
+__all__ = [
+    "FAMILIES", "AnyTarget", "Config", "Cores", "Family", "Launch", "Plan", "Rule", "check_cores", "families_for",
+    "family_named", "family_names",
+]  # fmt: skip

@@ -16,6 +16,10 @@ from im2wingen.target import Target
 T = TypeVar("T")
 TemplateValue = int | bool | str
 Pipe = Literal["memory", "ffma", "mma"]
+Cores = Literal["cuda", "tensor"]  # of a GPU
+# direct: elements are multiplied as they are, or as their precision says. split: fp32 elements as sums of two numbers
+# of 11 bits, by several products on tensor cores.
+Arithmetic = Literal["direct", "split"]
 AnyTarget = Target | CpuTarget  # a family runs on one of both kinds; `unsupported` alone takes either
 
 
@@ -88,6 +92,7 @@ class Plan:
 
     launches: tuple[Launch, ...]
     workspace: Mapping[str, int] = field(default_factory=dict)
+    arithmetic: Arithmetic = "direct"
 
     @property
     def workspace_bytes(self) -> int:
@@ -99,6 +104,7 @@ class Family:
     """A kernel family as a table row; the functions are pure and free of any device."""
 
     name: str
+    cores: Cores | None  # that multiply; None: the CPU's
     config_type: type[Config]
     templates: tuple[str, ...]  # every template its plans may use
     archs: tuple[str, ...]  # every arch that its templates are compiled for in the tests

@@ -1,4 +1,4 @@
-"""The mma family: fp16, bf16 and tf32 on tensor cores through mma.sync, sm_80 and later."""
+"""The mma family: fp16, bf16, tf32, split fp32 and fp64 on tensor cores through mma.sync, sm_80 and later."""
 
 from functools import lru_cache
 from itertools import product
@@ -11,6 +11,9 @@ from im2wingen.families.mma_choices import (
     copy_choices,
     orders,
     patch_k_choices,
+    promote_choices,
+    shape_choices,
+    splits,
     warp_columns,
 )
 from im2wingen.families.mma_config import MmaConfig, MmaGeometry, Staging, padded_channels, run_channels
@@ -35,7 +38,7 @@ def default(problem: ConvProblem, target: Target) -> MmaConfig:
     def rank(config: Config) -> tuple[float, str]:
         assert isinstance(config, MmaConfig)
         cycles = sum(_cycles(launch, target) for launch in plan(problem, target, config).launches)
-        wanted = thread_registers(config.warp_m, config.warp_n, config.fragment_stages)
+        wanted = thread_registers(problem, config)
         wanted += staging_registers(problem, config)
         spills = wanted - _SAVED > register_limit(target, config)
         # the model sees no difference in an early launch or in spread copies: without them stands
@@ -77,6 +80,7 @@ def _starts(problem: ConvProblem, target: Target) -> list[MmaConfig]:
 def _small(problem: ConvProblem, target: Target) -> MmaConfig:
     """The first legal one of a short list, from large tiles to the smallest."""
     unit = unit_elements(problem)
+    shape = shape_choices(problem, target)[0]
     order = orders(problem)[-1]
     channels = padded_channels(problem, order)
     patch_k = channels if order != "row" or channels <= 8 * unit else patch_k_choices(problem)[0]
@@ -94,7 +98,9 @@ def _small(problem: ConvProblem, target: Target) -> MmaConfig:
             warps_k=1,
             warp_n=32 if problem.k > 16 else 16,
             patch_k=patch_k if staging == "window" else padded_channels(problem, "row"),
-            block_k=2 * unit,
+            block_k=max(2 * unit, int(shape.partition("k")[2])),
+            mma_shape=shape,
+            promote_k=promote_choices(problem)[-1],
             copy_bytes=copy_choices(problem, order if staging == "window" else "row")[0],
             num_stages=stages,
             fragment_stages=1,
@@ -134,6 +140,10 @@ def plan(problem: ConvProblem, target: Target, config: MmaConfig) -> Plan:
             "ORDER": config.window_order.upper(),
             "RUN_CHANNELS": run_channels(problem),
             "TF32": problem.precision == "tf32",
+            "SPLIT": splits(problem),
+            "MMA_M": config.mma_m,
+            "MMA_K": config.mma_k,
+            "PROMOTE_K": config.promote_k,
             "CHANNELS": geometry.channels,
             "TILE_N": config.tile_n,
             "TILE_P": config.tile_p,
@@ -170,12 +180,15 @@ def plan(problem: ConvProblem, target: Target, config: MmaConfig) -> Plan:
             + config.tile.pixels * config.block_n
         ),
     )
-    launches.append(priced(convolution, target))
-    return Plan(launches=tuple(launches), workspace=workspace)
+    launches.append(priced(convolution, target, registers=thread_registers(problem, config)))
+    return Plan(
+        launches=tuple(launches), workspace=workspace, arithmetic="split" if splits(problem) else "direct"
+    )  # fmt: skip
 
 
 MMA = Family(
     name="mma",
+    cores="tensor",
     config_type=MmaConfig,
     templates=("mma", "pack_filter", "window_transform"),
     archs=tuple(PRESETS),

@@ -1,14 +1,18 @@
 """Which values a field of an mma config may take for a problem."""
 
+import math
 from itertools import product
 
-from im2wingen.families.mma_config import padded_channels
+from im2wingen.families.mma_config import MmaConfig, Shape, padded_channels
 from im2wingen.families.support import FilterOrder, ceil_div, round_up, unit_elements
 from im2wingen.problem import ConvProblem
+from im2wingen.target import Target
 
 WARP_WIDTHS = (16, 32, 48, 64, 96, 128)
 SMALL_TILES, LARGE_TILES = ((32, 64),), ((65, 128), (129, 192), (193, 256))  # pixels
 _MAX_COLUMN_CHANNELS = 256
+_PROMOTE_K = (32, 64, 128)  # of gemm_k
+_SPLIT_ERROR = 3e-7  # of y's norm, expected
 
 
 def runs(problem: ConvProblem) -> bool:
@@ -22,10 +26,46 @@ def copy_choices(problem: ConvProblem, order: FilterOrder) -> list[int]:
     if problem.x_layout == "nchw":
         return [16]
     if order == "run":
+        word = max(4, problem.element_bytes)
         row, pad = (extent * problem.c * problem.element_bytes for extent in (problem.w, problem.pad_left))
-        return [4] if row % 4 == 0 and pad % 4 == 0 else [problem.element_bytes]
+        return [word] if row % word == 0 and pad % word == 0 else [problem.element_bytes]
     pixel = problem.c * problem.element_bytes
-    return [b for b in (16, 8, 4) if pixel % b == 0] or [problem.element_bytes]
+    return [b for b in (16, 8, 4) if pixel % b == 0 and b >= problem.element_bytes] or [problem.element_bytes]
+
+
+def shape_choices(problem: ConvProblem, target: Target) -> list[Shape]:
+    """mma.sync's shapes of the precision, the fastest first; sm_90 alone has fp64 shapes of 16 rows in hardware."""
+    if problem.precision == "fp64":
+        return ["m16n8k8", "m16n8k16", "m16n8k4"] if target.compute_capability == 90 else ["m8n8k4"]
+    return ["m16n8k16"] if problem.element_bytes == 2 else ["m16n8k8"]
+
+
+def splits(problem: ConvProblem) -> bool:
+    """Whether elements are split into two TF32 numbers."""
+    return problem.precision == "fp32"
+
+
+def promote_choices(problem: ConvProblem) -> list[int]:
+    """gemm_k of a partial sum: few enough for truncated sums, enough that not many are added."""
+    if not splits(problem):
+        return [1]
+    errors = {promote_k: split_error(problem, promote_k) for promote_k in _PROMOTE_K}
+    return [k for k in _PROMOTE_K if errors[k] <= _SPLIT_ERROR] or [min(_PROMOTE_K, key=errors.__getitem__)]
+
+
+def split_error(problem: ConvProblem, promote_k: int) -> float:
+    """Norm-relative error that split fp32 is expected to have: of products, truncated partial sums, and additions.
+
+    `verify_data.error_bound` says where the numbers come from.
+    """
+    additions = 2.0**-24 * (problem.gemm_k / (6 * promote_k)) ** 0.5
+    return math.hypot(1e-7, 3 * promote_k / 8 * 6.25e-9, additions)
+
+
+def promotes(config: MmaConfig) -> bool:
+    """Whether partial sums end with a slice, or a slice with a partial sum."""
+    steps, wanted = config.warp_steps, config.promote_k // config.mma_k
+    return steps > 0 and wanted > 0 and (steps % wanted == 0 or wanted % steps == 0)
 
 
 def block_k_choices(problem: ConvProblem) -> list[int]:

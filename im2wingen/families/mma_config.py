@@ -10,6 +10,7 @@ from im2wingen.problem import ConvProblem
 
 Staging = Literal["window", "tap", "explicit"]
 Order = Literal["linear", "zigzag"]
+Shape = Literal["m16n8k16", "m16n8k8", "m16n8k4", "m8n8k4"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +28,8 @@ class MmaConfig(Config):
     warp_n: int
     patch_k: int
     block_k: int
+    mma_shape: Shape
+    promote_k: int  # fp32: gemm_k of a warp's partial sums in tensor cores; 1 for all others
     copy_bytes: int
     num_stages: int
     fragment_stages: int
@@ -58,9 +61,19 @@ class MmaConfig(Config):
         return 32 * self.warps_m * self.warps_n * self.warps_k
 
     @property
-    def num_accumulators(self) -> int:
-        """fp32 accumulator registers of a thread."""
-        return self.warp_m * self.warp_n // 32
+    def mma_m(self) -> int:
+        return int(self.mma_shape.partition("n")[0][1:])
+
+    @property
+    def mma_k(self) -> int:
+        """K elements of a step: of one mma."""
+        return int(self.mma_shape.partition("k")[2])
+
+    @property
+    def warp_steps(self) -> int:
+        """Steps of one warp in a slice; 0 where that isn't whole."""
+        steps, rest = divmod(self.block_k, self.mma_k * self.warps_k)
+        return 0 if rest else steps
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +94,17 @@ class MmaGeometry:
     @property
     def unit(self) -> int:
         return unit_elements(self.problem)
+
+    @property
+    def accumulator_registers(self) -> int:
+        """Of a thread: fp64 takes two a sum, split fp32 has partial sums too."""
+        sums = self.config.warp_m * self.config.warp_n // 32
+        return sums * (2 if self.problem.precision in ("fp32", "fp64") else 1)
+
+    @property
+    def fragment_registers(self) -> int:
+        """Of a thread, for the operands of a step."""
+        return step_registers(self.problem, self.config)
 
     @property
     def channels(self) -> int:
@@ -109,9 +133,9 @@ class MmaGeometry:
         """Shared-memory elements of one patch buffer (window) or one A stage."""
         problem, config = self.problem, self.config
         if config.staging != "window":
-            return config.block_m * self.odd_pitch(config.block_k)
+            return config.block_m * self.pitch(config.block_k)
         if self.run_order:
-            row = round_up(self.patch_w * problem.c, 4 // problem.element_bytes)
+            row = round_up(self.patch_w * problem.c, word_elements(problem))
             patch_h = (config.tile_p - 1) * problem.stride_h + problem.window_h
             return round_up(config.tile_n * patch_h * row, self.unit)
         rows = config.tile_p if self.column_order else (config.tile_p - 1) * problem.stride_h + problem.window_h
@@ -121,7 +145,7 @@ class MmaGeometry:
             config.tile_q,
         )
         image = self._bank_pitch(rows * row, 1, config.tile_p * config.tile_q)
-        return config.tile_n * image * self.odd_pitch(config.patch_k)
+        return config.tile_n * image * self.pitch(config.patch_k)
 
     @property
     def patch_w(self) -> int:
@@ -149,20 +173,21 @@ class MmaGeometry:
         """Dynamic shared memory of a CTA."""
         config = self.config
         stages = self.patch_buffers * self.patch_elements
-        stages += config.num_stages * config.block_n * self.odd_pitch(config.block_k)
+        stages += config.num_stages * config.block_n * self.pitch(config.block_k)
         rows, pitch = config.block_m, config.block_n
         if self.problem.y_layout == "nchw":
             rows, pitch = pitch, rows
         epilogue = rows * (pitch + self.unit)
         if config.warps_k > 1:
-            epilogue = max(epilogue, config.block_m * config.block_n * 4 // self.problem.element_bytes)
-        run_bytes = 4 * self.run_words if self.run_order else 0
+            sum_bytes = max(4, self.problem.element_bytes)
+            epilogue = max(epilogue, config.block_m * config.block_n * sum_bytes // self.problem.element_bytes)
+        run_bytes = max(4, self.problem.element_bytes) * self.run_words if self.run_order else 0
         return run_bytes + (self.unit + max(stages, epilogue)) * self.problem.element_bytes
 
     @property
     def run_words(self) -> int:
-        """4-byte words of the K axis, its last slice complete."""
-        return self.chunk_slices * self.config.block_k * self.problem.element_bytes // 4
+        """Words of the K axis, its last slice complete."""
+        return self.chunk_slices * self.config.block_k // word_elements(self.problem)
 
     @property
     def tiles_n(self) -> int:
@@ -177,13 +202,26 @@ class MmaGeometry:
             return least
         return next((pitch for pitch in range(least, least + 8) if (pitch * step - pixels) % 8 == 0), least)
 
-    def odd_pitch(self, elements: int) -> int:
-        return (elements // self.unit | 1) * self.unit
+    def pitch(self, elements: int) -> int:
+        """From one row of so many elements to the next: several rows lie in different banks."""
+        units = elements // self.unit
+        return (units + (6 - units % 4) % 4 if self.problem.element_bytes == 8 else units | 1) * self.unit
 
 
 def run_channels(problem: ConvProblem) -> int:
-    """Elements of one filter row in run order, padded to 4 bytes."""
-    return round_up(problem.s * problem.c, 4 // problem.element_bytes)
+    """Elements of one filter row in run order, padded to whole words."""
+    return round_up(problem.s * problem.c, word_elements(problem))
+
+
+def word_elements(problem: ConvProblem) -> int:
+    """Elements of what mma.sync takes a row in: 4 bytes, or one of fp64."""
+    return max(1, 4 // problem.element_bytes)
+
+
+def step_registers(problem: ConvProblem, config: MmaConfig) -> int:
+    """Of a thread, for the operands of one mma step."""
+    eighths = config.mma_k * problem.element_bytes // 16  # of 8 rows of A or B, shared by 32 lanes
+    return (config.warp_m // 8 + config.warp_n // 8) * eighths
 
 
 def padded_channels(problem: ConvProblem, order: FilterOrder) -> int:

@@ -7,7 +7,7 @@ configs, which tests/test_cost_model.py holds them to on a table of such measure
 from dataclasses import replace
 
 from im2wingen.families.base import Launch
-from im2wingen.families.mma_config import MmaConfig
+from im2wingen.families.mma_config import MmaConfig, MmaGeometry
 from im2wingen.families.occupancy import SUSTAINED_CLOCK, resident_ctas
 from im2wingen.families.support import ceil_div, round_up, unit_elements
 from im2wingen.problem import ConvProblem
@@ -32,30 +32,43 @@ _LATENCY = 650.0  # from a copy's start to its end; what the slices copied ahead
 _FRAGMENTS = 80.0  # at each step whose fragments were not loaded during the one before
 _PER_COPY = 80.0  # for each copy that a warp makes before the first slice, or of the output after the last
 _OTHER_REGISTERS = 40  # of a thread, beside accumulators and fragments
+_SPLIT_PRODUCTS = 3.0  # of TF32
+_SPLIT_INSTRUCTIONS = 4.0  # of a warp, to split a word of each lane
+_ISSUED = 4.0  # instructions a cycle
+_SMALL_SHAPE = 2.0  # fp64 on sm_90: times as long for the shape of 8 rows, which it has for sm_80's sake
 
 
-def priced(launch: Launch, target: Target) -> Launch:
-    """The launch with the fields that the cost model reads, from its template values."""
+def priced(launch: Launch, target: Target, *, registers: int) -> Launch:
+    """The launch with the fields that the cost model reads, from its template values; a thread wants `registers`."""
     values = {name: int(value) for name, value in launch.values.items() if not isinstance(value, str)}
     ctas, warps = launch.grid[0], launch.block // 32
     block_m, block_n = values["WARPS_M"] * values["WARP_M"], values["WARPS_N"] * values["WARP_N"]
-    element = 4 if values["TF32"] else 2
+    element = element_bytes(launch)
     length = launch.flops // (2 * ctas * block_m * block_n)  # elements of the K axis
     slices, steps = length // values["BLOCK_K"], length * element // 32
-    launch = replace(launch, ctas_per_sm_by_threads=_ctas_by_registers(values, launch.block, target))
+    launch = replace(launch, ctas_per_sm_by_threads=_ctas_by_registers(registers, values, launch.block, target))
     resident = max(1, min(resident_ctas(launch, target), ceil_div(ctas, target.sm_count)))
 
     # Warps beyond a multiple of 4 leave tensor cores without work.
     uneven = round_up(resident * warps, 4) / (resident * warps)
-    products = 2 * block_m * block_n * length / _flops_per_cycle(element, target) * uneven
     rows_of_warps = values["WARPS_M"] * values["WARPS_N"]
+    products = 2 * block_m * block_n * length / _flops_per_cycle(element, target) * uneven
+    issue = 0.0
+    if values["SPLIT"]:
+        products *= _SPLIT_PRODUCTS
+        words = values["WARP_M"] // 4 + values["WARP_N"] // 4  # of a lane
+        issue = steps * rows_of_warps * words * _SPLIT_INSTRUCTIONS / _ISSUED
+        issue += length / values["PROMOTE_K"] * block_m * block_n / 32 / _ISSUED
+    elif values["MMA_M"] == 8 and target.compute_capability == 90:
+        products *= _SMALL_SHAPE
     fragments = values["WARP_M"] / 16 * _a_fragment(launch, values) + values["WARP_N"] / 16 * _LDMATRIX
     patch, patches, copy_cycles = _patch_copies(launch, values)
     pixels = 0.0 if patch else block_m * length * element / values["COPY_BYTES"] / 32 * _PIXEL_COPY
     copies = patch * patches * copy_cycles + pixels + block_n * length * element / 512 * _FILTER_COPY
     if patch and values["COPY_BYTES"] < 4:
         copies += _REGISTER_LOOPS
-    pipes = (products, steps * rows_of_warps * fragments, copies, launch.l2_bytes / ctas / _L2_BYTES)
+    loads = steps * rows_of_warps * fragments
+    pipes = (products, loads, copies, issue, launch.l2_bytes / ctas / _L2_BYTES)
     busy = (1 - _MINOR) * max(pipes) + _MINOR * sum(pipes)
 
     covered = (values["NUM_STAGES"] - 1) * busy * resident / slices
@@ -67,14 +80,20 @@ def priced(launch: Launch, target: Target) -> Launch:
     return replace(launch, busy_cycles=busy, idle_cycles=waits)
 
 
-def thread_registers(warp_m: int, warp_n: int, fragment_stages: int) -> int:
+def element_bytes(launch: Launch) -> int:
+    return {"double": 8, "float": 4}.get(str(launch.values["ELEMENT"]), 2)
+
+
+def thread_registers(problem: ConvProblem, config: MmaConfig) -> int:
     """What a thread takes where nothing limits it, roughly."""
-    return warp_m * warp_n // 32 + fragment_stages * (warp_m + warp_n) // 4 + _OTHER_REGISTERS
+    geometry = MmaGeometry(problem=problem, config=config)
+    stages = config.fragment_stages + (2 if problem.precision == "fp32" else 0)  # and the parts of split ones
+    return geometry.accumulator_registers + stages * geometry.fragment_registers + _OTHER_REGISTERS
 
 
 def staging_registers(problem: ConvProblem, config: MmaConfig) -> int:
     """What a thread takes on top, roughly: to round to tf32, to read runs, to transpose NCHW, for places of pixels."""
-    registers = 48 if problem.precision == "tf32" else 0
+    registers = {"tf32": 48, "fp32": 12, "fp64": 18}.get(problem.precision, 0)
     registers += 24 if config.window_order == "run" else 0
     transposes = problem.x_layout == "nchw" and config.staging != "explicit"
     registers += 32 if transposes else 0
@@ -84,8 +103,7 @@ def staging_registers(problem: ConvProblem, config: MmaConfig) -> int:
     return registers
 
 
-def _ctas_by_registers(values: dict[str, int], threads: int, target: Target) -> int:
-    wanted = thread_registers(values["WARP_M"], values["WARP_N"], values["FRAGMENT_STAGES"])
+def _ctas_by_registers(wanted: int, values: dict[str, int], threads: int, target: Target) -> int:
     limit = min(255, target.regs_per_sm // (values["CTAS_PER_SM"] * threads))
     by_registers = target.regs_per_sm // (threads * round_up(min(wanted, limit), 8))
     return max(1, min(by_registers, target.max_threads_per_sm // threads))
@@ -93,7 +111,7 @@ def _ctas_by_registers(values: dict[str, int], threads: int, target: Target) -> 
 
 def _flops_per_cycle(element: int, target: Target) -> float:
     """An SM's at the clock that it sustains."""
-    peak = target.mma_sync_tflops("tf32" if element == 4 else "fp16") * 1e6 / target.sm_count
+    peak = target.mma_sync_tflops({8: "fp64", 4: "tf32"}.get(element, "fp16")) * 1e6 / target.sm_count
     return peak / (SUSTAINED_CLOCK * target.clock_mhz)
 
 
@@ -111,7 +129,7 @@ def _patch_copies(launch: Launch, values: dict[str, int]) -> tuple[float, int, f
     order, last_row = launch.values["ORDER"], (values["R"] - 1) * values["DILATION_H"]
     rows = values["TILE_N"] * ((values["TILE_P"] - 1) * values["STRIDE_H"] + last_row + 1)
     columns = (values["TILE_Q"] - 1) * values["STRIDE_W"] + (values["S"] - 1) * values["DILATION_W"] + 1
-    element = 4 if values["TF32"] else 2
+    element = element_bytes(launch)
     channels = values["PATCH_K"] if order == "ROW" else values["C"]
     patches = ceil_div(values["CHANNELS"], values["PATCH_K"])
     if not values["INPUT_CHANNELS_LAST"]:  # a lane gathers the channels of 16 bytes one by one

@@ -1,7 +1,16 @@
 """What an mma config must obey, and which problems the family takes."""
 
 from im2wingen.families.base import AnyTarget, Rule
-from im2wingen.families.mma_choices import WARP_WIDTHS, block_k_choices, copy_choices, runs
+from im2wingen.families.mma_choices import (
+    WARP_WIDTHS,
+    block_k_choices,
+    copy_choices,
+    promote_choices,
+    promotes,
+    runs,
+    shape_choices,
+    splits,
+)
 from im2wingen.families.mma_config import MmaConfig, MmaGeometry
 from im2wingen.families.support import MAX_GRID_X, MAX_STRIDE, foreign_layout, round_up, unit_elements
 from im2wingen.problem import ConvProblem
@@ -15,8 +24,8 @@ def unsupported(problem: ConvProblem, target: AnyTarget) -> str | None:
         return f"needs a CUDA GPU, the target is {target.name}"
     if (reason := foreign_layout(problem)) is not None:
         return reason
-    if problem.precision not in ("fp16", "bf16", "tf32"):
-        return f"precision {problem.precision} is not one of fp16, bf16, tf32"
+    if problem.precision not in ("fp16", "bf16", "tf32", "fp32", "fp64"):
+        return f"precision {problem.precision} is not one of fp16, bf16, tf32, fp32, fp64"
     if problem.groups != 1:
         return "groups above 1 are not supported"
     if target.compute_capability < 80:
@@ -68,11 +77,28 @@ RULES = (
     ),
     Rule(
         sentence="accumulators and fragments of a thread fit its registers",
-        holds=lambda problem, target, config: estimated_registers(config) <= register_limit(target, config),
+        holds=lambda problem, target, config: estimated_registers(problem, config) <= register_limit(target, config),
     ),
     Rule(
-        sentence="block_k is 2, 4, 8 or 16 units of 16 bytes",
-        holds=lambda problem, target, config: config.block_k in block_k_choices(problem),
+        sentence="block_k is 2, 4, 8 or 16 units of 16 bytes, in whole steps of mma_shape's k",
+        holds=lambda problem, target, config: (
+            config.block_k in block_k_choices(problem) and config.block_k % config.mma_k == 0
+        ),
+    ),
+    Rule(
+        sentence="mma_shape is m16n8k16 (fp16, bf16), m16n8k8 (tf32, fp32), or for fp64 m8n8k4, from sm_90 on others",
+        holds=lambda problem, target, config: (
+            config.mma_shape in shape_choices(problem, target)
+            or (problem.precision == "fp64" and has_fp64_shape(target, config))
+        ),
+    ),
+    Rule(
+        sentence="promote_k is 32, 64 or 128, where an error of 3e-7 or less is expected (fp32), or 1 (all others)",
+        holds=lambda problem, target, config: config.promote_k in promote_choices(problem),
+    ),
+    Rule(
+        sentence="a warp's steps in promote_k (fp32) divide those in a slice, or are divided by them",
+        holds=lambda problem, target, config: not splits(problem) or promotes(config),
     ),
     Rule(
         sentence="patch_k is a positive whole number of 16-byte units, no more than the channels",
@@ -83,14 +109,13 @@ RULES = (
         ),
     ),
     Rule(
-        sentence="the warps_k warps of a tile have equally many steps (block_k / 2 units) in a slice",
-        holds=lambda problem, target, config: config.block_k // (2 * unit_elements(problem)) % config.warps_k == 0,
+        sentence="the warps_k warps of a tile have equally many steps (of mma_shape's k) in a slice",
+        holds=lambda problem, target, config: config.warp_steps > 0,
     ),
     Rule(
         sentence="fragment_stages 2 needs two or more stages, and an even number of steps for a warp in a slice",
         holds=lambda problem, target, config: (
-            config.fragment_stages == 1
-            or (config.num_stages > 1 and config.block_k // (2 * unit_elements(problem) * config.warps_k) % 2 == 0)
+            config.fragment_stages == 1 or (config.num_stages > 1 and config.warp_steps % 2 == 0)
         ),
     ),
     Rule(
@@ -123,7 +148,7 @@ RULES = (
         ),
     ),
     Rule(
-        sentence="copy_bytes divides the bytes of a pixel's channels (NCHW and explicit staging: 16, runs: at most 4)",
+        sentence="copy_bytes divides the bytes of a pixel's channels (NCHW, explicit: 16, runs: a word at most)",
         holds=lambda problem, target, config: (
             config.copy_bytes == 16
             if config.staging == "explicit" or problem.x_layout == "nchw"
@@ -176,10 +201,17 @@ def launches_early(target: Target) -> bool:
     return target.compute_capability >= 90
 
 
-def estimated_registers(config: MmaConfig) -> int:
+def has_fp64_shape(target: Target, config: MmaConfig) -> bool:
+    """Whether the target compiles the fp64 shape; of those of 16 rows sm_100 and later make several of 8."""
+    if config.mma_shape == "m8n8k4":
+        return True
+    return config.mma_shape in ("m16n8k4", "m16n8k8", "m16n8k16") and target.compute_capability >= 90
+
+
+def estimated_registers(problem: ConvProblem, config: MmaConfig) -> int:
     """At least what the compiler needs: accumulators, fragments, and addresses; with fewer it spilled each time."""
-    fragments = config.warp_m // 16 * 4 + config.warp_n // 8 * 2
-    return config.num_accumulators + fragments * config.fragment_stages + 16
+    geometry = MmaGeometry(problem=problem, config=config)
+    return geometry.accumulator_registers + geometry.fragment_registers * config.fragment_stages + 16
 
 
 def register_limit(target: Target, config: MmaConfig) -> int:

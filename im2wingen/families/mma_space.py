@@ -12,6 +12,10 @@ from im2wingen.families.mma_choices import (
     copy_choices,
     orders,
     patch_k_choices,
+    promote_choices,
+    promotes,
+    shape_choices,
+    splits,
     warp_columns,
 )
 from im2wingen.families.mma_config import MmaConfig, Staging, padded_channels
@@ -68,13 +72,15 @@ def suggest(problem: ConvProblem, target: Target, choose: Choose) -> MmaConfig:
     patch_k = padded_channels(problem, order)
     if by_rows:
         patch_k = _choose_of(choose, "patch_k", _patches_that_fit(problem, target, tile))
-    blocks = [m * unit for m in ((2, 4, 8) if order == "run" else (4, 8, 16))]
+    mma_shape = _choose_of(choose, "mma_shape", shape_choices(problem, target))
+    step = int(mma_shape.partition("k")[2])
+    blocks = [m * unit for m in ((2, 4, 8) if order == "run" else (4, 8, 16)) if m * unit % step == 0]
     if by_rows and patch_k < channels:  # whole slices
         blocks = [b for b in blocks if patch_k % b == 0] or [2 * unit if patch_k % (2 * unit) == 0 else blocks[0]]
     block_k = _choose_of(choose, "block_k", blocks)
     shared = problem.gemm_k * problem.element_bytes >= _LONG_K and warps_n <= 2
     warps_k = _choose_of(choose, "warps_k", [1, 2] if shared else [1])
-    even = block_k // (2 * unit * warps_k) % 2 == 0
+    even = block_k // (step * warps_k) % 2 == 0
     fragment_stages = _choose_of(choose, "fragment_stages", [1, 2] if even else [1])
     if staging == "explicit" or order == "run":
         copy_bytes = 16 if staging == "explicit" else copy_choices(problem, order)[0]
@@ -92,6 +98,8 @@ def suggest(problem: ConvProblem, target: Target, choose: Choose) -> MmaConfig:
         warp_n=warp_n,
         patch_k=patch_k,
         block_k=block_k,
+        mma_shape=mma_shape,
+        promote_k=promote_choices(problem)[-1],
         copy_bytes=copy_bytes,
         num_stages=2,
         fragment_stages=fragment_stages,
@@ -102,23 +110,26 @@ def suggest(problem: ConvProblem, target: Target, choose: Choose) -> MmaConfig:
         tile_order=choose("tile_order", ["linear", "zigzag"]),
         fragment_order=choose("fragment_order", ["linear", "zigzag"]),
     )
-    config = replace(config, warps_m=_choose_of(choose, "warps_m", _warp_rows(target, config)))
+    if splits(problem):
+        fair = [k for k in promote_choices(problem) if promotes(replace(config, promote_k=k))]
+        config = replace(config, promote_k=_choose_of(choose, "promote_k", fair or [config.promote_k]))
+    config = replace(config, warps_m=_choose_of(choose, "warps_m", _warp_rows(problem, target, config)))
     config = replace(config, num_stages=_choose_of(choose, "num_stages", _stages(problem, target, config)))
     extra = [False, True] if spreads(problem, config) else [False]
     config = replace(config, spread_copies=_choose_of(choose, "spread_copies", extra))
     return replace(config, ctas_per_sm=_choose_of(choose, "ctas_per_sm", _ctas(problem, target, config)))
 
 
-def _warp_rows(target: Target, config: MmaConfig) -> list[int]:
+def _warp_rows(problem: ConvProblem, target: Target, config: MmaConfig) -> list[int]:
     """Warps along the pixels whose threads' registers hold their tile; 32 pixels a warp are few, 160 many."""
     ways = [replace(config, warps_m=n) for n in (1, 2, 4)]
     fair = [way for way in ways if (way.warp_m >= 32 or way.warps_m == 1) and way.warp_m <= 160 and way.threads <= 512]
-    return [way.warps_m for way in fair if _registers_suffice(target, way)] or [4 // config.warps_k]
+    return [way.warps_m for way in fair if _registers_suffice(problem, target, way)] or [4 // config.warps_k]
 
 
-def _registers_suffice(target: Target, config: MmaConfig) -> bool:
-    needed = thread_registers(config.warp_m, config.warp_n, config.fragment_stages) - _THRIFT
-    return needed <= register_limit(target, config) and estimated_registers(config) <= register_limit(target, config)
+def _registers_suffice(problem: ConvProblem, target: Target, config: MmaConfig) -> bool:
+    limit = register_limit(target, config)
+    return thread_registers(problem, config) - _THRIFT <= limit and estimated_registers(problem, config) <= limit
 
 
 def _stages(problem: ConvProblem, target: Target, config: MmaConfig) -> list[int]:
@@ -130,5 +141,5 @@ def _stages(problem: ConvProblem, target: Target, config: MmaConfig) -> list[int
 def _ctas(problem: ConvProblem, target: Target, config: MmaConfig) -> list[int]:
     """CTAs of an SM, up to three, that shared memory and registers allow."""
     ways = [replace(config, ctas_per_sm=n) for n in (2, 3)]
-    fair = [way for way in ways if smem_fits(problem, target, way) and _registers_suffice(target, way)]
+    fair = [way for way in ways if smem_fits(problem, target, way) and _registers_suffice(problem, target, way)]
     return [1, *(way.ctas_per_sm for way in fair if way.ctas_per_sm * way.threads <= target.max_threads_per_sm)]

@@ -69,6 +69,7 @@ def _values(geometry: SimdGeometry) -> dict[str, TemplateValue]:
 
 SIMD = Family(
     name="simd",
+    cores=None,
     config_type=SimdConfig,
     templates=("simd", "simd_pack", "simd_window"),
     archs=tuple(CPU_PRESETS),

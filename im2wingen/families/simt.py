@@ -65,6 +65,7 @@ def _values(geometry: SimtGeometry) -> dict[str, TemplateValue]:
 
 SIMT = Family(
     name="simt",
+    cores="cuda",
     config_type=SimtConfig,
     templates=("simt", "pack_filter", "window_transform"),
     archs=tuple(PRESETS),

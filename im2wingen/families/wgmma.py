@@ -160,6 +160,7 @@ def _output_map(geometry: WgmmaGeometry, filter_name: str) -> TensorMap:
 
 WGMMA = Family(
     name="wgmma",
+    cores="tensor",
     config_type=WgmmaConfig,
     templates=("wgmma", "pack_filter", "channels_last"),
     archs=("sm_90a",),

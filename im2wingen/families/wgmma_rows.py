@@ -71,6 +71,7 @@ def plan(problem: ConvProblem, target: Target, config: WgmmaRowsConfig) -> Plan:
 
 WGMMA_ROWS = Family(
     name="wgmma_rows",
+    cores="tensor",
     config_type=WgmmaRowsConfig,
     templates=("wgmma_rows", "pack_rows"),
     archs=("sm_90a",),

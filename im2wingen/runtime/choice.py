@@ -1,7 +1,7 @@
 """Which configuration serves a problem, and by which rule: stored best, a neighbour's, or the family's default."""
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -52,16 +52,15 @@ def choose(
     records: LayeredRecords,
     *,
     device_name: str | None = None,
-    family: str | None = None,
+    families: Sequence[str] | None = None,
 ) -> Choice:
     """The best known configuration, by the levels exact, batch, shape, default; any supported problem gets one.
 
     Stored configurations must fit their family's config type and rules for this problem, their templates must be those
-    of today and, at level exact, so must the rendered source. `family` restricts the choice. Raises UnsupportedError
+    of today and, at level exact, so must the rendered source. `families` restrict the choice. Raises UnsupportedError
     with the reason of each family, UsageError for an unknown family.
     """
-    names = None if family is None else [family]
-    able = {one.name: one for one in families_for(problem, target, names)}
+    able = {one.name: one for one in families_for(problem, target, families)}
     for choice in _stored(problem, target, records, able, device_name):
         return choice
     return _default(problem, target, able)

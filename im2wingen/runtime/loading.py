@@ -1,6 +1,6 @@
 """load(): the best known kernel of a problem, ready to be called."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import get_args
 
@@ -9,7 +9,8 @@ from im2wingen.cache import CubinCache
 from im2wingen.cpu.devices import cpu_with
 from im2wingen.db import LayeredRecords, TuningDatabase, open_records
 from im2wingen.errors import UsageError
-from im2wingen.families.base import AnyTarget, Plan
+from im2wingen.families import family_names
+from im2wingen.families.base import AnyTarget, Cores, Plan
 from im2wingen.nvrtc import Cubin
 from im2wingen.problem import ConvProblem
 from im2wingen.runtime.choice import Choice, choose
@@ -35,11 +36,13 @@ def load(
     arch: str | None = None,
     backend: Backend | None = None,
     threads: int | None = None,
+    cores: Cores | None = None,
 ) -> Convolution:
     """The best known kernel for `problem`, by the levels exact, batch, shape, default.
 
     `backend`: `cuda` or `cpu`; None means a GPU or, where there is none, the CPU if it can run the problem. `threads`:
-    of the CPU, one a core if None.
+    of the CPU, one a core if None. `cores`: only kernels that multiply on `cuda` or on `tensor` cores; None:
+    the faster.
 
     `mode`: `frozen` never compiles, `cache` compiles what the kernel cache lacks, `tune` tunes a problem that has no
     record of its own, within IM2WINGEN_TUNE_BUDGET seconds. `device`: CUDA ordinal, 0 if None. `db`: path or URL of the
@@ -50,20 +53,27 @@ def load(
     mode, url = mode or settings.mode, db or settings.db_url
     if mode not in get_args(Mode):
         raise UsageError(f"mode is {mode!r}; allowed are {', '.join(get_args(Mode))}")
-    asks_for_gpu = arch is not None or device is not None
-    if resolve_backend(problem, backend, threads=threads, asks_for_gpu=asks_for_gpu) == "cpu":
-        return _served(problem, mode, url, ServingCpu(cpu_with(threads)))
+    families = family_names(None, cores)
+    asks_for_gpu = arch is not None or device is not None or cores is not None
+    if resolve_backend(problem, backend, threads=threads, asks_for_gpu=asks_for_gpu, families=families) == "cpu":
+        return _served(problem, mode, url, ServingCpu(cpu_with(threads)), None)
     if arch is not None and device is None:
-        return _for_arch(problem, preset(arch), url)
+        return _for_arch(problem, preset(arch), url, families)
     serving = serving_device(device or 0)
     if arch is not None and preset(arch).arch != serving.target.arch:
         raise UsageError(f"arch is {arch!r}; device {serving.ordinal} ({serving.name}) has {serving.target.arch}")
-    return _served(problem, mode, url, serving)
+    return _served(problem, mode, url, serving, families)
 
 
-def _served(problem: ConvProblem, mode: Mode, url: str, serving: ServingDevice | ServingCpu) -> Convolution:
+def _served(
+    problem: ConvProblem,
+    mode: Mode,
+    url: str,
+    serving: ServingDevice | ServingCpu,
+    families: Sequence[str] | None,
+) -> Convolution:
     settings = read_settings()
-    choice = look_up(problem, serving.target, url)
+    choice = look_up(problem, serving.target, url, families=families)
     if mode == "tune" and (choice.record is None or choice.level != "exact" or choice.record.predicted):
         from im2wingen.tune import tune  # brings Optuna along
 
@@ -72,8 +82,8 @@ def _served(problem: ConvProblem, mode: Mode, url: str, serving: ServingDevice |
                 problem, time_budget_s=settings.tune_budget_s, db=url, backend="cpu", threads=serving.target.cores
             )  # fmt: skip
         else:
-            tune(problem, time_budget_s=settings.tune_budget_s, db=url, devices=(serving.ordinal,))
-        choice = look_up(problem, serving.target, url)
+            tune(problem, time_budget_s=settings.tune_budget_s, db=url, devices=(serving.ordinal,), families=families)
+        choice = look_up(problem, serving.target, url, families=families)
     cache = CubinCache(settings.cache_dir)
     cubins, origin = obtain_cubins(choice, serving.target.arch, cache, may_compile=mode != "frozen")
     kernels = _loaded(problem, choice, cubins, serving)
@@ -81,10 +91,10 @@ def _served(problem: ConvProblem, mode: Mode, url: str, serving: ServingDevice |
     return Convolution(problem, choice.plan, choice.sources, provenance, device=serving, kernels=kernels)
 
 
-def look_up(problem: ConvProblem, target: AnyTarget, url: str, *, family: str | None = None) -> Choice:
+def look_up(problem: ConvProblem, target: AnyTarget, url: str, *, families: Sequence[str] | None = None) -> Choice:
     """`choose` on the database at `url` and the shipped records; the target's name counts as the device's."""
     with opened_records(url) as records:
-        return choose(problem, target, records, device_name=target.name, family=family)
+        return choose(problem, target, records, device_name=target.name, families=families)
 
 
 @contextmanager
@@ -99,8 +109,8 @@ def opened_records(url: str) -> Iterator[LayeredRecords]:
                 source.close()
 
 
-def _for_arch(problem: ConvProblem, target: Target, url: str) -> Convolution:
-    choice = look_up(problem, target, url)
+def _for_arch(problem: ConvProblem, target: Target, url: str, families: Sequence[str] | None) -> Convolution:
+    choice = look_up(problem, target, url, families=families)
     provenance = Provenance.of(problem, target, choice, (), "none", device_name=None)
     return Convolution(problem, choice.plan, choice.sources, provenance, device=None, kernels=None)
 

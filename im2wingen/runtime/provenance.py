@@ -6,7 +6,8 @@ from typing import Literal
 
 from im2wingen.cpu_target import CpuTarget
 from im2wingen.db.records import TrialRecord
-from im2wingen.families.base import AnyTarget, TemplateValue
+from im2wingen.families import family_named
+from im2wingen.families.base import AnyTarget, Arithmetic, Cores, TemplateValue
 from im2wingen.nvrtc import Cubin
 from im2wingen.problem import ConvProblem
 from im2wingen.runtime.choice import Choice, Level
@@ -26,6 +27,8 @@ class Provenance:
     level: Level
     rule: str  # a sentence
     family: str
+    cores: Cores | None  # that multiply; None: the CPU's
+    arithmetic: Arithmetic
     config: Mapping[str, TemplateValue]
     config_digest: str
     arch: str
@@ -54,6 +57,8 @@ class Provenance:
             level=choice.level,
             rule=choice.rule,
             family=choice.family,
+            cores=family_named(choice.family).cores,
+            arithmetic=choice.plan.arithmetic,
             config=choice.config.to_dict(),
             config_digest=choice.config.digest(),
             arch=target.arch,
@@ -74,6 +79,8 @@ class Provenance:
             "level": self.level,
             "rule": self.rule,
             "family": self.family,
+            "cores": self.cores,
+            "arithmetic": self.arithmetic,
             "config": dict(self.config),
             "config_digest": self.config_digest,
             "arch": self.arch,
@@ -97,7 +104,9 @@ class Provenance:
         }
 
     def __str__(self) -> str:
-        text = f"{self.problem_key}: {self.family} {self.config_digest}, level {self.level} ({self.rule})"
+        cores = "CPU" if self.cores is None else f"{self.cores} cores"
+        text = f"{self.problem_key}: {self.family} {self.config_digest} ({cores}, {self.arithmetic}), "
+        text += f"level {self.level} ({self.rule})"
         if self.record is not None and self.record.median_us is not None:
             text += f", {'predicted' if self.record.predicted else 'measured'} {self.record.median_us:.1f} us there"
         return text

@@ -1,4 +1,5 @@
-// What happens to an accumulator (float, or int32_t of integers) before it is stored: bias, then ReLU (which hands NaN on).
+// What happens to an accumulator (Number, or int32_t of 8-bit integers) before it is stored: bias, then ReLU (which hands
+// NaN on).
 template <class Sum>
 __device__ __forceinline__ Sum epilogue(Sum acc, Sum bias) {
   Sum y = kHasBias ? acc + bias : acc;
@@ -6,7 +7,6 @@ __device__ __forceinline__ Sum epilogue(Sum acc, Sum bias) {
   return y;
 }
 template <class Stored>
-__device__ __forceinline__ float epilogue_bias(const Stored* bias, int k) {
-  return kHasBias && k < K ? to_float(bias[k]) : 0.0f;
+__device__ __forceinline__ auto epilogue_bias(const Stored* bias, int k) {
+  return kHasBias && k < K ? to_number(bias[k]) : decltype(to_number(bias[k])){};
 }
-__device__ __forceinline__ int32_t epilogue_bias(const int32_t* bias, int k) { return kHasBias && k < K ? bias[k] : 0; }

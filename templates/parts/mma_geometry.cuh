@@ -2,7 +2,7 @@
 constexpr bool kColumnOrder = kOrder == COLUMN, kRunOrder = kOrder == RUN;
 constexpr int TAPS = kRunOrder ? 1 : kColumnOrder ? S : R * S;
 constexpr int CHUNKS = (CHANNELS + PATCH_K - 1) / PATCH_K;
-constexpr int STEP_K = 2 * UNIT;  // K of one mma: two 16-byte units
+constexpr int STEP_K = MMA_K, STEP_UNITS = STEP_K / UNIT;  // K of one mma; 16-byte units
 constexpr int STEPS = BLOCK_K / STEP_K;  // of a slice
 constexpr int TAP_UNITS = PATCH_K / UNIT, CHUNK_UNITS = TAPS * TAP_UNITS;  // units of a tap, of a chunk
 constexpr int CHUNK_SLICES = (TAPS * PATCH_K + BLOCK_K - 1) / BLOCK_K;
@@ -10,10 +10,11 @@ constexpr int ITERATIONS = CHUNKS * CHUNK_SLICES;  // slices in all
 constexpr bool kSliceInTap = PATCH_K % BLOCK_K == 0;  // no slice reaches into the next tap
 constexpr int TAP_SLICES = kSliceInTap ? PATCH_K / BLOCK_K : 1;
 constexpr int WARP_STEPS = STEPS / WARPS_K;  // of a slice, for one warp
+constexpr bool kFp64 = sizeof(Element) == 8;
 constexpr int FRAGS_M = WARP_M / 16, FRAGS_N = WARP_N / 8;  // of a warp's tile: one mma is 16 pixels x 8 channels
 
 // ---- what the parameters must obey ----
-static_assert(BLOCK_K % STEP_K == 0 && PATCH_K % UNIT == 0 && CHANNELS % UNIT == 0, "K is cut in whole units");
+static_assert(STEP_UNITS % 2 == 0 && BLOCK_K % STEP_K == 0 && PATCH_K % UNIT == 0 && CHANNELS % UNIT == 0, "K is cut in whole units");
 static_assert(STEPS % WARPS_K == 0, "the warps of a tile take turns in a slice");
 static_assert(kFragmentStages == 1 || (WARP_STEPS % 2 == 0 && kNumStages > 1), "two sets of fragments take turns");
 static_assert(WARP_M % 16 == 0 && WARP_N % 16 == 0, "a warp's tile is whole fragments");
@@ -31,12 +32,16 @@ static_assert(kStaging == WINDOW || CHUNKS == 1, "only the window is cut in chun
 
 // Zeros of the filter meet elements of x outside the window where a run is padded; zeros of the padding meet the
 // filter: an Inf or a NaN there makes a NaN, and such outputs are computed again.
-constexpr bool kRepair = kHasPadding || kRunOrder;
+// Split numbers overflow where fp32 doesn't, and those of an Inf make a NaN.
+constexpr bool kRepair = kHasPadding || kRunOrder || kSplit;
 
 // ---- shared memory ----
-// Rows of 16-byte units with an odd pitch: eight consecutive rows lie in different banks.
-__device__ constexpr int odd(int units) { return units | 1; }
-constexpr int B_PITCH = odd(BLOCK_K / UNIT) * UNIT;
+// The pitch, in 16-byte units, of rows of so many: an odd one, so that ldmatrix finds a unit of eight consecutive rows in
+// different banks; for fp64 two beyond a multiple of four, so that two units of four rows, which half a warp loads, are.
+__device__ constexpr int spread(int units) {
+  return kFp64 ? units + (6 - units % 4) % 4 : units | 1;
+}
+constexpr int B_PITCH = spread(BLOCK_K / UNIT) * UNIT;
 constexpr int B_STAGE = BLOCK_N * B_PITCH;
 // The patch: [image][row][phase][column] pixels. Column w of the patch lies at phase w % STRIDE_W, place w / STRIDE_W,
 // so that neighbouring output pixels read neighbouring places for any stride. In column order a row is an output row.
@@ -52,9 +57,9 @@ __device__ constexpr int bank_pitch(int least, int step, int pixels) {
 }
 constexpr int PATCH_ROW = bank_pitch(STRIDE_W * PHASE_COLUMNS, ROW_STEP, TILE_Q);  // places from one row to the next
 constexpr int PATCH_IMAGE = bank_pitch(PATCH_H * PATCH_ROW, 1, TILE_P * TILE_Q);   // places from one image to the next
-constexpr int A_PITCH = kStaging == WINDOW ? odd(TAP_UNITS) * UNIT : B_PITCH;
+constexpr int A_PITCH = kStaging == WINDOW ? spread(TAP_UNITS) * UNIT : B_PITCH;
 // Run order: the patch is [image][row][element], rows of x as they lie in memory, whole words each.
-constexpr int WORD = 4 / sizeof(Element);
+constexpr int WORD = kFp64 ? 1 : 4 / sizeof(Element);
 constexpr int RUN_ROW = (PATCH_W * C + WORD - 1) / WORD * WORD;
 constexpr int A_STAGE = kStaging != WINDOW ? BLOCK_M * A_PITCH
                         : kRunOrder        ? (TILE_N * PATCH_H * RUN_ROW + UNIT - 1) / UNIT * UNIT

@@ -10,10 +10,84 @@ __device__ __forceinline__ void multiply(float (&acc)[4], const uint32_t (&a)[4]
   ptx::mma_m16n8k8_f32_tf32(acc, a, b);
 }
 
+// fp64: the sizes of the operands tell the shape; two of m8n8k4 make one of 16 rows.
+__device__ __forceinline__ void multiply(double (&acc)[4], const double (&a)[2], const double (&b)[1], double) {
+  if constexpr (MMA_M == 8) {
+    ptx::mma_m8n8k4_f64(acc[0], acc[1], a[0], b[0]);
+    ptx::mma_m8n8k4_f64(acc[2], acc[3], a[1], b[0]);
+  } else {
+    ptx::mma_m16n8k4_f64(acc, a, b);
+  }
+}
+__device__ __forceinline__ void multiply(double (&acc)[4], const double (&a)[4], const double (&b)[2], double) {
+  ptx::mma_m16n8k8_f64(acc, a, b);
+}
+__device__ __forceinline__ void multiply(double (&acc)[4], const double (&a)[8], const double (&b)[4], double) {
+  ptx::mma_m16n8k16_f64(acc, a, b);
+}
+
+// What mma.sync takes an operand's row in: 4 bytes or, of fp64, an element.
+template <class T>
+struct WordOf {
+  using Type = uint32_t;
+};
+template <>
+struct WordOf<double> {
+  using Type = double;
+};
+using Word = WordOf<Element>::Type;
+
 // Operands of one K step of a warp.
+constexpr int LANE_WORDS = STEP_K / WORD / 4;  // that a lane holds of a row
 struct Fragments {
-  uint32_t a[FRAGS_M][4];
-  uint32_t b[FRAGS_N][2];
+  Word a[FRAGS_M][2 * LANE_WORDS];
+  Word b[FRAGS_N][LANE_WORDS];
+};
+
+<% include "parts/mma_split.cuh" %>
+
+// What a warp sums in. (Functions are templates of the fragments' type where other types would not compile.)
+struct Sums {
+  Number total[FRAGS_M][FRAGS_N][4] = {};
+  float partial[FRAGS_M][FRAGS_N][4] = {};  // kSplit: of the last steps, in tensor cores
+
+  template <class F>
+  __device__ __forceinline__ void add_product(const F& f) {
+    if constexpr (kSplit) {
+      const SplitFragments parts(f);
+      add_products(partial, parts.a_small, parts.b_big, 0.0f);  // the small ones first
+      add_products(partial, parts.a_big, parts.b_small, 0.0f);
+      add_products(partial, parts.a_big, parts.b_big, 0.0f);
+    } else {
+      add_products(total, f.a, f.b, Element{});
+    }
+  }
+
+  // kSplit: the partial sums go to fp32, and the next ones begin.
+  __device__ __forceinline__ void promote() {
+    if constexpr (!kSplit) return;
+#pragma unroll
+    for (int i = 0; i < FRAGS_M; ++i)
+#pragma unroll
+      for (int j = 0; j < FRAGS_N; ++j)
+#pragma unroll
+        for (int e = 0; e < 4; ++e) {
+          total[i][j][e] += partial[i][j][e] * kSumScale;
+          partial[i][j][e] = 0.0f;
+        }
+  }
+
+ private:
+  template <class Sum, class A, class B, class Multiplicand>
+  __device__ __forceinline__ static void add_products(Sum& sum, const A& a, const B& b, Multiplicand type) {
+#pragma unroll
+    for (int i = 0; i < FRAGS_M; ++i)
+#pragma unroll
+      for (int j0 = 0; j0 < FRAGS_N; ++j0) {
+        const int j = kFragmentOrderZigzag && i % 2 == 1 ? FRAGS_N - 1 - j0 : j0;
+        multiply(sum[i][j], a[i], b[j], type);
+      }
+  }
 };
 
 // The place in shared memory (element offset) of a pixel's row of A; of its tap 0 in a patch.
@@ -33,12 +107,15 @@ __device__ __forceinline__ int tap_place(int tap) {
 }
 
 // A warp's tile. ldmatrix: lane l gives row l % 8 of matrix l / 8. Matrices of A: pixels 0-7 and 8-15 of the first
-// unit, then of the second; of B: first and second unit of channels 0-7, then of 8-15.
+// unit, then of the second; of B: first and second unit of channels 0-7, then of 8-15. In run order and of fp64 lanes load
+// their own words.
 struct Warp {
   int lane, m, n, k;     // m, n: first pixel and first channel; k: its turn among the warps of the tile
-  int a_place[FRAGS_M];  // in bytes: the row of A that this lane addresses; in run order row lane / 4, which it reads
-  int a_next[FRAGS_M];   // in bytes, in run order: row lane / 4 + 8, which it reads too
+  int a_place[FRAGS_M];  // in bytes: the row of A that this lane addresses; if it loads words row lane / 4
+  int a_next[FRAGS_M];   // in bytes, if it loads words: row lane / 4 + 8
   int b_place;           // in elements: the row of B that this lane addresses
+  static constexpr bool kLoadsWords = kRunOrder || kFp64;
+  static constexpr bool kPairInTap = kStaging != WINDOW || TAP_UNITS % 2 == 0;  // two units are of one tap
 
   __device__ __forceinline__ void prepare() {
     const int index = threadIdx.x / 32;
@@ -48,13 +125,18 @@ struct Warp {
     k = index / (WARPS_N * WARPS_M);
 #pragma unroll
     for (int j = 0; j < FRAGS_M; ++j) {
-      a_place[j] = pixel_place(m + j * 16 + (kRunOrder ? lane / 4 : lane % 16));
-      a_next[j] = kRunOrder ? pixel_place(m + j * 16 + 8 + lane / 4) : 0;
-      if (!kRunOrder && (kStaging != WINDOW || TAP_UNITS % 2 == 0)) a_place[j] += lane / 16 * UNIT;
+      a_place[j] = pixel_place(m + j * 16 + (kLoadsWords ? lane / 4 : lane % 16));
+      a_next[j] = kLoadsWords ? pixel_place(m + j * 16 + 8 + lane / 4) : 0;
+      if (!kLoadsWords && kPairInTap) a_place[j] += lane / 16 * UNIT;
+      if (!kRunOrder && kFp64) {  // its element of two units or, where they are of different taps, of the one unit
+        a_place[j] += kPairInTap ? lane % 4 : lane % UNIT;
+        a_next[j] += kPairInTap ? lane % 4 : lane % UNIT;
+      }
       a_place[j] *= sizeof(Element);
       a_next[j] *= sizeof(Element);
     }
-    b_place = (n + lane % 8 + lane / 16 * 8) * B_PITCH + lane / 8 % 2 * UNIT;
+    b_place = kFp64 ? (n + lane / 4) * B_PITCH + lane % 4
+                    : (n + lane % 8 + lane / 16 * 8) * B_PITCH + lane / 8 % 2 * UNIT;
   }
 
   // The operands of this warp's `turn`-th step in the slice.
@@ -66,14 +148,10 @@ struct Warp {
   }
 
   // a, b: the slice's buffers; `tap_offset`: the slice's tap in the patch, where it has but one
-  __device__ __forceinline__ void load_fragments(Fragments& f, const Smem& smem, const Element* a, const Element* b,
+  template <class F>
+  __device__ __forceinline__ void load_fragments(F& f, const Smem& smem, const Element* a, const Element* b,
                                                  const Slice& slice, int tap_offset, int step) const {
-#pragma unroll
-    for (int j = 0; j < FRAGS_N; j += 2) {
-      uint32_t r[4];
-      ptx::ldmatrix_x4(r, b + b_place + step * STEP_K + j * 8 * B_PITCH);
-      f.b[j][0] = r[0], f.b[j][1] = r[1], f.b[j + 1][0] = r[2], f.b[j + 1][1] = r[3];
-    }
+    load_filter(f, b + b_place + step * STEP_K);
     if constexpr (kRunOrder) {
       load_runs(f, a, smem.runs + (slice.index * STEPS + step) * (STEP_K / WORD));
     } else {
@@ -83,52 +161,72 @@ struct Warp {
 #pragma unroll
       for (int j = 0; j < FRAGS_M; ++j)
 #pragma unroll
-        for (int e = 0; e < 4; ++e) f.a[j][e] = ptx::cvt_rna_tf32(f.a[j][e]);
+        for (int e = 0; e < 2 * LANE_WORDS; ++e) f.a[j][e] = ptx::cvt_rna_tf32(f.a[j][e]);
 #pragma unroll
       for (int j = 0; j < FRAGS_N; ++j)
 #pragma unroll
-        for (int e = 0; e < 2; ++e) f.b[j][e] = ptx::cvt_rna_tf32(f.b[j][e]);
+        for (int e = 0; e < LANE_WORDS; ++e) f.b[j][e] = ptx::cvt_rna_tf32(f.b[j][e]);
     }
   }
 
-  // A of one step, word by word as mma.sync wants it: `runs` gives the places of the step's 8 words.
+  // B of one step, by ldmatrix or word by word.
+  template <class F>
+  __device__ __forceinline__ static void load_filter(F& f, const Element* row) {
+    if constexpr (kFp64) {
+#pragma unroll
+      for (int j = 0; j < FRAGS_N; ++j)
+#pragma unroll
+        for (int i = 0; i < LANE_WORDS; ++i) f.b[j][i] = word_at(row + j * 8 * B_PITCH + i * 4);
+    } else {
+#pragma unroll
+      for (int j = 0; j < FRAGS_N; j += 2) {
+        uint32_t r[4];
+        ptx::ldmatrix_x4(r, row + j * 8 * B_PITCH);
+        f.b[j][0] = r[0], f.b[j][1] = r[1], f.b[j + 1][0] = r[2], f.b[j + 1][1] = r[3];
+      }
+    }
+  }
+
+  __device__ __forceinline__ static Word word_at(const void* smem) { return *static_cast<const Word*>(smem); }
+
+  // A of one step, word by word as mma.sync wants it: `runs` gives the places of the step's words.
   __device__ __forceinline__ void load_runs(Fragments& f, const Element* a, const int* runs) const {
     const char* patch = reinterpret_cast<const char*>(a);
-    const int first = runs[lane % 4], second = runs[lane % 4 + 4];
 #pragma unroll
-    for (int j = 0; j < FRAGS_M; ++j) {
-      f.a[j][0] = *reinterpret_cast<const uint32_t*>(patch + (first + a_place[j]));
-      f.a[j][1] = *reinterpret_cast<const uint32_t*>(patch + (first + a_next[j]));
-      f.a[j][2] = *reinterpret_cast<const uint32_t*>(patch + (second + a_place[j]));
-      f.a[j][3] = *reinterpret_cast<const uint32_t*>(patch + (second + a_next[j]));
-    }
-  }
-
-  // A of one step by ldmatrix.
-  __device__ __forceinline__ void load_units(Fragments& f, const Smem& smem, const Element* a, const Slice& slice,
-                                             int tap_offset, int step) const {
-    bool exists = true;  // a unit beyond the last tap reads zeros, as its filter does
-    int offset = tap_offset + step * STEP_K;
-    if constexpr (kStaging == WINDOW && !kSliceInTap) {
-      constexpr bool kStepInTap = TAP_UNITS % 2 == 0;
-      const int unit = (slice.index * STEPS + step) * 2 + (kStepInTap ? 0 : lane / 16);
-      if constexpr (CHUNK_UNITS % (2 * STEPS) != 0) exists = unit < CHUNK_UNITS;
-      offset = tap_place(unit / TAP_UNITS) + unit % TAP_UNITS * UNIT;
-    }
+    for (int i = 0; i < LANE_WORDS; ++i) {
+      const int place = runs[lane % 4 + i * 4];
 #pragma unroll
-    for (int j = 0; j < FRAGS_M; ++j) {
-      const char* row = reinterpret_cast<const char*>(a + offset) + a_place[j];
-      ptx::ldmatrix_x4(f.a[j], exists ? row : reinterpret_cast<const char*>(smem.zero));
-    }
-  }
-
-  __device__ __forceinline__ static void multiply_all(float (&acc)[FRAGS_M][FRAGS_N][4], const Fragments& f) {
-#pragma unroll
-    for (int i = 0; i < FRAGS_M; ++i)
-#pragma unroll
-      for (int j0 = 0; j0 < FRAGS_N; ++j0) {
-        const int j = kFragmentOrderZigzag && i % 2 == 1 ? FRAGS_N - 1 - j0 : j0;
-        multiply(acc[i][j], f.a[i], f.b[j], Element{});
+      for (int j = 0; j < FRAGS_M; ++j) {
+        f.a[j][2 * i] = word_at(patch + (place + a_place[j]));
+        f.a[j][2 * i + 1] = word_at(patch + (place + a_next[j]));
       }
+    }
+  }
+
+  // A of one step, two units at a time: by ldmatrix, or words of fp64.
+  template <class F>
+  __device__ __forceinline__ void load_units(F& f, const Smem& smem, const Element* a, const Slice& slice,
+                                             int tap_offset, int step) const {
+#pragma unroll
+    for (int i = 0; i < STEP_UNITS / 2; ++i) {
+      bool exists = true;  // a unit beyond the last tap reads zeros, as its filter does
+      int offset = tap_offset + step * STEP_K + i * (2 * UNIT);
+      if constexpr (kStaging == WINDOW && !kSliceInTap) {
+        const int lane_unit = kPairInTap ? 0 : kFp64 ? lane % 4 / UNIT : lane / 16;
+        const int unit = (slice.index * STEPS + step) * STEP_UNITS + 2 * i + lane_unit;
+        if constexpr (CHUNK_UNITS % (STEP_UNITS * STEPS) != 0) exists = unit < CHUNK_UNITS;
+        offset = tap_place(unit / TAP_UNITS) + unit % TAP_UNITS * UNIT;
+      }
+      const char *base = reinterpret_cast<const char*>(a + offset), *zero = reinterpret_cast<const char*>(smem.zero);
+#pragma unroll
+      for (int j = 0; j < FRAGS_M; ++j) {
+        if constexpr (kFp64) {
+          f.a[j][2 * i] = word_at(exists ? base + a_place[j] : zero);
+          f.a[j][2 * i + 1] = word_at(exists ? base + a_next[j] : zero);
+        } else {
+          ptx::ldmatrix_x4(f.a[j], exists ? base + a_place[j] : zero);
+        }
+      }
+    }
   }
 };

@@ -1,8 +1,8 @@
 // ---- epilogue: accumulators -> shared memory in y's order -> y ----
 // Sums the accumulators of the warps that share a tile into those of its first warp.
-__device__ __forceinline__ void reduce_warps(float* smem, float (&acc)[FRAGS_M][FRAGS_N][4], const Warp& warp) {
+__device__ __forceinline__ void reduce_warps(Number* smem, Number (&acc)[FRAGS_M][FRAGS_N][4], const Warp& warp) {
   constexpr int GROUP_THREADS = THREADS / WARPS_K;
-  float* mine = smem + threadIdx.x % GROUP_THREADS;
+  Number* mine = smem + threadIdx.x % GROUP_THREADS;
   for (int k = 1; k < WARPS_K; ++k) {
 #pragma unroll
     for (int i = 0; i < FRAGS_M; ++i)
@@ -24,21 +24,22 @@ __device__ __forceinline__ void reduce_warps(float* smem, float (&acc)[FRAGS_M][
 }
 
 // The epilogue of this thread's accumulators, into the output tile. Returns whether one of them may be NaN.
-__device__ __forceinline__ bool stage_output(Element* out, const float (&acc)[FRAGS_M][FRAGS_N][4], const Warp& warp,
+__device__ __forceinline__ bool stage_output(Element* out, const Number (&acc)[FRAGS_M][FRAGS_N][4], const Warp& warp,
                                              const Element* bias, int k0) {
-  float probe = 0.0f;  // NaN if an accumulator is (an overflow too, which only costs time)
+  Number probe = 0;  // NaN if an accumulator is (an overflow too, which only costs time)
 #pragma unroll
   for (int j = 0; j < FRAGS_N; ++j) {
     const int k = warp.n + j * 8 + warp.lane % 4 * 2;
-    const float bias0 = epilogue_bias(bias, k0 + k), bias1 = epilogue_bias(bias, k0 + k + 1);
+    const Number bias0 = epilogue_bias(bias, k0 + k), bias1 = epilogue_bias(bias, k0 + k + 1);
 #pragma unroll
     for (int i = 0; i < FRAGS_M; ++i)
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         const int m = warp.m + i * 16 + half * 8 + warp.lane / 4;
-        const float sum0 = acc[i][j][2 * half], sum1 = acc[i][j][2 * half + 1];
-        if constexpr (kRepair) probe = fmaf(sum0, sum1, probe);
-        const Element y0 = from_float<Element>(epilogue(sum0, bias0)), y1 = from_float<Element>(epilogue(sum1, bias1));
+        Number sum0 = acc[i][j][2 * half], sum1 = acc[i][j][2 * half + 1];
+        if constexpr (kSplit) sum0 += Number(0) * sum0, sum1 += Number(0) * sum1;  // an Inf, too, is computed again
+        if constexpr (kRepair) probe += sum0 * sum1;
+        const Element y0 = from_number(epilogue(sum0, bias0)), y1 = from_number(epilogue(sum1, bias1));
         struct alignas(2 * sizeof(Element)) Pair {
           Element e[2];
         };

@@ -3,7 +3,7 @@
 template <class Stored>
 __device__ __noinline__ void repair_output(const Element* x, const Element* w, const Stored* bias, Stored* y, int n,
                                            int p, int q, int k) {
-  float acc = 0.0f;
+  Number acc = 0;
   for (int r = 0; r < R; ++r) {
     const int h = p * STRIDE_H - PAD_TOP + r * DILATION_H;
     if (h < 0 || h >= H) continue;
@@ -11,8 +11,12 @@ __device__ __noinline__ void repair_output(const Element* x, const Element* w, c
       const int col = q * STRIDE_W - PAD_LEFT + s * DILATION_W;
       if (col < 0 || col >= W) continue;
       for (int c = 0; c < C; ++c)
-        acc += to_float(x[input_offset(n, h, col, c)]) * to_float(w[filter_offset(k, r, s, c)]);
+        acc += to_number(x[input_offset(n, h, col, c)]) * to_number(w[filter_offset(k, r, s, c)]);
     }
   }
-  y[output_offset(n, p, q, k)] = from_float<Stored>(epilogue(acc, float(epilogue_bias(bias, k))));
+  const Number value = epilogue(acc, Number(epilogue_bias(bias, k)));
+  if constexpr (sizeof(Number) == sizeof(double))
+    y[output_offset(n, p, q, k)] = Stored(value);
+  else
+    y[output_offset(n, p, q, k)] = from_float<Stored>(value);
 }

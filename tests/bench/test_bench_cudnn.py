@@ -85,8 +85,8 @@ def graph(monkeypatch: pytest.MonkeyPatch) -> FakeGraph:
         create_handle=lambda: 5, set_stream=lambda *, handle, stream: None, destroy_handle=lambda handle: None,
         cudnnGraphNotSupportedError=NotSupportedError, pygraph=lambda **_: made,
         data_type=SimpleNamespace(
-            HALF="half", BFLOAT16="bf16", FLOAT="float", INT8="int8", INT32="int32", FP8_E4M3="e4m3", FP8_E5M2="e5m2",
-            FAST_FLOAT_FOR_FP8="fast",
+            HALF="half", BFLOAT16="bf16", FLOAT="float", DOUBLE="double", INT8="int8", INT32="int32", FP8_E4M3="e4m3",
+            FP8_E5M2="e5m2", FAST_FLOAT_FOR_FP8="fast",
         ),
         heur_mode=SimpleNamespace(A="A", B="B", FALLBACK="F"),
         numerical_note=SimpleNamespace(**{name: name for name in names}),
@@ -138,6 +138,15 @@ def test_every_distinct_plan_is_tried_and_the_fastest_is_the_finalist(
 def test_strict_fp32_bars_the_plans_that_multiply_in_less(graph: FakeGraph, monkeypatch: pytest.MonkeyPatch) -> None:
     screened(graph, monkeypatch, session("fp32"))
     assert graph.barred == ["TENSOR_CORE", "DOWN_CONVERT_INPUTS", "REDUCED_PRECISION_REDUCTION"]
+
+
+@pytest.mark.parametrize(("precision", "compute"), [("fp64", "double"), ("fp16", "float"), ("fp32", "float")])
+def test_fp64_is_computed_in_fp64(
+    graph: FakeGraph, monkeypatch: pytest.MonkeyPatch, precision: str, compute: str
+) -> None:
+    screened(graph, monkeypatch, session(precision))
+    assert graph.attributes["compute_data_type"] == compute
+    assert graph.attributes["image"].data_type == {"fp16": "half"}.get(precision, compute)
 
 
 def test_tf32_bars_nothing(graph: FakeGraph, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -77,6 +77,33 @@ def test_mma_fragments(precision: str) -> None:
         np.testing.assert_array_equal(fragment_c[:, i], expected[place_accumulator(i)])
 
 
+DMMA_BODY = """
+  double d[D], fa[A], fb[B];
+  for (int i = 0; i < D; ++i) d[i] = c[threadIdx.x * D + i];
+  for (int i = 0; i < A; ++i) fa[i] = a[threadIdx.x * A + i];
+  for (int i = 0; i < B; ++i) fb[i] = b[threadIdx.x * B + i];
+  CALL;
+  for (int i = 0; i < D; ++i) c[threadIdx.x * D + i] = d[i];"""
+
+
+@pytest.mark.parametrize(("rows", "depth"), [(8, 4), (16, 4), (16, 8), (16, 16)])
+def test_fp64_mma_fragments(rows: int, depth: int) -> None:
+    rng = np.random.default_rng(1)
+    a, b, c = (rng.integers(-8, 9, shape).astype(np.float64) for shape in ((rows, depth), (depth, 8), (rows, 8)))
+    places = [(GROUP + 8 * half, THREAD + column) for column in range(0, depth, 4) for half in range(rows // 8)]
+    fa = np.stack([a[place] for place in places], 1)
+    fb = np.stack([b[THREAD + row, GROUP] for row in range(0, depth, 4)], 1)
+    fc = np.stack([c[place_accumulator(i)] for i in range(rows // 4)], 1)
+    call = "ptx::mma_m8n8k4_f64(d[0], d[1], fa[0], fb[0])" if rows == 8 else f"ptx::mma_m16n8k{depth}_f64(d, fa, fb)"
+    body = f"constexpr int A = {fa.shape[1]}, B = {fb.shape[1]}, D = {fc.shape[1]};" + DMMA_BODY.replace("CALL", call)
+    source = one_kernel("const double* a, const double* b, double* c", body, includes=("ptx/mma.cuh",))
+    nvrtc_log(source, "sm_80" if rows == 8 else "sm_90a")
+    EmulatedKernel(source).launch(ONE, 32, 0, [np.ascontiguousarray(fa), np.ascontiguousarray(fb), fc], seed=2)
+    expected = c + a @ b
+    for i in range(rows // 4):
+        np.testing.assert_array_equal(fc[:, i], expected[place_accumulator(i)])
+
+
 def test_ldmatrix() -> None:
     """Lane l gives the address of row l % 8 of matrix l / 8 and gets elements 2 * (l % 4) and + 1 of row l / 4."""
     matrices, pitch = 4, 24  # elements; rows are spread, so that an address is more than its index

@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 from im2wingen.families.mma import MMA
+from im2wingen.families.mma_choices import promote_choices
 from im2wingen.families.mma_config import MmaConfig, MmaGeometry
 from im2wingen.problem import ConvProblem
 from im2wingen.target import preset
@@ -31,11 +32,15 @@ def config_of(problem: ConvProblem, way: str, **changes: Any) -> MmaConfig:
     """
     wanted = _SMALL | WAYS[way] | changes
     tile_n, tile_p, tile_q = wanted.pop("tile", (1, min(3, problem.p), min(5, problem.q)))
-    block_k = 32 // problem.element_bytes * wanted.pop("steps", 2)
+    shape = {2: "m16n8k16", 4: "m16n8k8", 8: "m16n8k4"}[problem.element_bytes]
+    shape = wanted.setdefault("mma_shape", shape)
+    block_k = int(shape.partition("k")[2]) * wanted.pop("steps", 2)
     config = replace(
         cast(MmaConfig, MMA.default(problem, TARGET)),
         **{"tile_n": tile_n, "tile_p": tile_p, "tile_q": tile_q, "block_k": block_k} | wanted,
     )
+    if "promote_k" not in changes:
+        config = replace(config, promote_k=promote_choices(problem)[0])
     if "patch_k" not in changes:
         config = replace(config, patch_k=MmaGeometry(problem=problem, config=config).channels)
     sizes = (config.copy_bytes,) if "copy_bytes" in changes else (16, 8, 4, 2)

@@ -234,7 +234,7 @@ def test_the_unbroken_kernel_passes_where_mutants_fail(mutant: Mutant) -> None:
     "mutant",
     [
         Mutant("if (__syncthreads_or(saw_nan))", "if (false)"),
-        Mutant("fmaf(sum0, sum1, probe)", "fmaf(sum0, sum0, probe)"),
+        Mutant("probe += sum0 * sum1;", "probe += sum0 * sum0;"),
         Mutant("if (h < 0 || h >= H) continue;", "if (h >= H) continue;"),
         Mutant("if (col < 0 || col >= W) continue;", "if (col < 0) continue;"),
     ],

@@ -29,7 +29,7 @@ def torch():
 
 def dtype_of(torch, element):
     return {
-        "fp16": torch.float16, "bf16": torch.bfloat16, "int8": torch.int8, "int32": torch.int32,
+        "fp16": torch.float16, "bf16": torch.bfloat16, "fp64": torch.float64, "int8": torch.int8, "int32": torch.int32,
         "e4m3": torch.float8_e4m3fn, "e5m2": torch.float8_e5m2,
     }.get(element, torch.float32)  # fmt: skip
 
@@ -58,7 +58,7 @@ def expected(torch, problem, x, w, bias=None):
     return (y.relu() if problem.epilogue == "bias_relu" else y).to(dtype_of(torch, problem.y_dtype))
 
 
-@pytest.mark.parametrize("precision", ["fp32", "tf32", "fp16", "bf16"])
+@pytest.mark.parametrize("precision", ["fp64", "fp32", "tf32", "fp16", "bf16"])
 @pytest.mark.parametrize("layout", ["nhwc", "nchw", "nhwc-nchw", "nchw-nhwc"])
 def test_against_pytorch(torch, precision, layout):
     problem = ConvProblem.parse(SHAPE, precision=precision, layout=layout, epilogue="bias_relu")

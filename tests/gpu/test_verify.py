@@ -110,7 +110,7 @@ def test_verdicts_on_numpys_result(device: Device, filler: Filler) -> None:
 
 
 @pytest.mark.parametrize("layout", ["nhwc", "nchw"])
-@pytest.mark.parametrize("precision", ["fp32", "tf32", "fp16", "bf16"])
+@pytest.mark.parametrize("precision", ["fp64", "fp32", "tf32", "fp16", "bf16"])
 @pytest.mark.parametrize("name", FAMILIES)
 def test_default_plans_are_right(device: Device, filler: Filler, name: str, precision: str, layout: str) -> None:
     family = FAMILIES[name]

@@ -313,6 +313,14 @@ def test_progress_tells_each_step(database: TuningDatabase) -> None:
     assert heard[-1].counts == result.counts
 
 
+@pytest.mark.parametrize(("cores", "family"), [("cuda", "one"), ("tensor", "two")])
+def test_cores_are_kept_to(database: TuningDatabase, cores: str, family: str) -> None:
+    result = run(FakeExecutor(), database, trials=6, cores=cores)
+    assert {record.family for record in database.trials(result.study)} == {family}
+    with pytest.raises(UsageError, match=f"cores is '{cores}', and family .* doesn't multiply there"):
+        run(FakeExecutor(), database, cores=cores, families=["two" if family == "one" else "one"])
+
+
 def test_bad_arguments_are_named(database: TuningDatabase) -> None:
     for option in ({"time_budget_s": 0.0}, {"max_trials": 0}, {"patience": -1}, {"families": ["three"]}):
         (name,) = option

@@ -54,6 +54,7 @@ def fake_family(name: str, *, smem_bytes: int = 0) -> Family:
 
     return Family(
         name=name,
+        cores="cuda" if name == "one" else "tensor",
         config_type=FakeConfig,
         templates=("pack_filter",),
         archs=("sm_90a",),

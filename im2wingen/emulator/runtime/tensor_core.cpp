@@ -8,9 +8,12 @@
 //   m16n8k8 tf32, A (4 words):  row = group + (i % 2 ? 8 : 0), column = thread + (i >= 2 ? 4 : 0)
 //   m16n8k8 tf32, B (2 words):  row = thread + i * 4, column = group
 //   C and D of both (4 floats): row = group + (i >= 2 ? 8 : 0), column = thread * 2 + i % 2
+//   fp64, A (m8n8k4: one):      row = group + (i % 2 ? 8 : 0), column = thread + i / 2 * 4
+//   fp64, B, C and D:           row = thread + i * 4, column = group; as above
 //
-// Products are exact in fp32 for all three types; sums are rounded to fp32 in ascending k (the device's order is not
+// fp64 products are added by fused multiply-adds in ascending k. Products of the others are exact in fp32; sums are rounded to fp32 in ascending k (the device's order is not
 // documented, so results may differ from it by the rounding of the sums).
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 
@@ -107,6 +110,26 @@ void perform_mma_tf32(void* const (&operands)[kWarpLanes], unsigned) {
   multiply(operands, a, b);
 }
 
+struct DoubleMmaOperand {
+  unsigned rows, depth;
+  double* d;
+  const double *a, *b;
+};
+
+void perform_mma_f64(void* const (&operands)[kWarpLanes], unsigned) {
+  const auto lane_of = [&](unsigned group, unsigned thread) -> const DoubleMmaOperand& {
+    return *static_cast<DoubleMmaOperand*>(operands[group * 4 + thread]);
+  };
+  const unsigned halves = lane_of(0, 0).rows / 8, depth = lane_of(0, 0).depth;
+  for (unsigned group = 0; group < 8; ++group)
+    for (unsigned half = 0; half < halves; ++half)
+      for (unsigned column = 0; column < 8; ++column) {
+        double& sum = lane_of(group, column / 2).d[half * 2 + column % 2];
+        for (unsigned k = 0; k < depth; ++k)
+          sum = fma(lane_of(group, k % 4).a[k / 4 * halves + half], lane_of(column, k % 4).b[k / 4], sum);
+      }
+}
+
 }  // namespace
 
 void ldmatrix_x4(uint32_t (&registers)[4], const void* row) {
@@ -136,6 +159,11 @@ void mma(const char* name, Multiplicand type, float (&d)[4], const uint32_t (&a)
              type == Multiplicand::kF16    ? perform_mma_16bit<from_f16>
              : type == Multiplicand::kBf16 ? perform_mma_16bit<from_bf16>
                                            : perform_mma_tf32);
+}
+
+void mma_f64(const char* name, unsigned rows, unsigned depth, double* d, const double* a, const double* b) {
+  DoubleMmaOperand operand = {rows, depth, d, a, b};
+  collective(name, true, kAllLanes, &operand, perform_mma_f64);
 }
 
 }  // namespace emulator
