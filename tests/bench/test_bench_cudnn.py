@@ -140,15 +140,6 @@ def test_strict_fp32_bars_the_plans_that_multiply_in_less(graph: FakeGraph, monk
     assert graph.barred == ["TENSOR_CORE", "DOWN_CONVERT_INPUTS", "REDUCED_PRECISION_REDUCTION"]
 
 
-@pytest.mark.parametrize(("precision", "compute"), [("fp64", "double"), ("fp16", "float"), ("fp32", "float")])
-def test_fp64_is_computed_in_fp64(
-    graph: FakeGraph, monkeypatch: pytest.MonkeyPatch, precision: str, compute: str
-) -> None:
-    screened(graph, monkeypatch, session(precision))
-    assert graph.attributes["compute_data_type"] == compute
-    assert graph.attributes["image"].data_type == {"fp16": "half"}.get(precision, compute)
-
-
 def test_tf32_bars_nothing(graph: FakeGraph, monkeypatch: pytest.MonkeyPatch) -> None:
     screened(graph, monkeypatch, session("tf32"))
     assert graph.barred == []
@@ -159,6 +150,8 @@ def test_tf32_bars_nothing(graph: FakeGraph, monkeypatch: pytest.MonkeyPatch) ->
     [
         ("fp16", ["half", "half", "float", "half"]),
         ("tf32", ["float"] * 4),
+        ("fp32", ["float"] * 4),
+        ("fp64", ["double"] * 4),
         ("int8", ["int8", "int8", "int32", "int32"]),
         ("e4m3", ["e4m3", "e4m3", "float", "half", "e4m3", "e4m3", "fast", "half"]),
         ("e5m2", ["e5m2", "e5m2", "float", "half", "e5m2", "e5m2", "fast", "half"]),
