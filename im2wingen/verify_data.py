@@ -38,6 +38,7 @@ _ACCUMULATE_ROUNDING: dict[Precision, float] = {
     "fp64": 2.0**-52, "fp32": 2.0**-24, "tf32": 2.0**-23, "fp16": 2.0**-23, "bf16": 2.0**-23
 }  # fmt: skip
 _CONFIDENCE = 4.0  # standard deviations, so to say: Higham and Mary's lambda
+_MOST_FP32_ROUNDINGS = 16.0  # of 2^-24 of S
 
 
 def error_bound(problem: ConvProblem) -> ErrorBound:
@@ -52,13 +53,26 @@ def error_bound(problem: ConvProblem) -> ErrorBound:
       the errors have a mean: those of one accumulator grow like the number of mma steps (gemm_k / 8 or less) times the
       partial sum, but for data of random signs the partial sum is about S / (0.64 * sqrt(n)), so that their sum,
       n / 8 * u * S / (0.64 * sqrt(n)), is a twentieth of the bound.
+    - *fp32 is held tighter*, so that a sum of TF32 or fp16 products never passes for it. With u = 2^-24 and products
+      of random sign and rms r, the k-th addition of a chain is off by up to u times its partial sum, about sqrt(k) *
+      r, with a standard deviation of 0.6 of that: together 0.4 * u * n * r. S is 0.64 * n * r, so that this is 0.64 *
+      u * S, whatever n; other orders are more exact. Operands split in two halves (families/wgmma) leave out low * low
+      and what the halves don't hold, each about u of a product, or sqrt(n) * u * r; the tensor core, which truncates,
+      adds up at most 128 products of a kind, cross terms first, whose errors are about 4 * sqrt(n) * u * r together; a
+      chain adds the partial sums, n / 128 of them. That is 8 / sqrt(n) * u * S and less than a tenth of a chain's
+      error. Hence 16 * u * S, 25 standard deviations of a chain. TF32 and fp16 round each operand to 11 bits: 2.9e-4 *
+      sqrt(n) * r, which is 7600 / sqrt(n) * u * S, beyond the bound for n up to 200,000, and some of thousands of
+      outputs up to 2,000,000. One operand without its low half is off by 0.7 times that.
     - *Products.* fp16 x fp16 has 22 bits and bf16 x bf16 16, exact in fp32's 24; fp32 is multiplied by FMA, unrounded
       (where it isn't, the additions' bound has room). tf32 rounds both inputs to 11 bits: (1 + 2^-11)^2 - 1 a product.
     - *Output.* One rounding to the output type: 2^-11 (fp16), 2^-8 (bf16), 2^-24 (fp32) of the value, which is |ref|
       up to the errors above; below fp16's normal range half its spacing, 2^-25, absolute. ReLU only shrinks errors.
     - *fp64.* u is 2^-53, and the reference is such a sum too, as far off on its own: hence 2^-52 throughout.
     """
-    accumulation = _CONFIDENCE * (problem.gemm_k + 1) ** 0.5 * _ACCUMULATE_ROUNDING[problem.precision]
+    roundings = _CONFIDENCE * (problem.gemm_k + 1) ** 0.5
+    if problem.precision == "fp32":
+        roundings = min(roundings, _MOST_FP32_ROUNDINGS)
+    accumulation = roundings * _ACCUMULATE_ROUNDING[problem.precision]
     output = _OUTPUT_ROUNDING[problem.precision]
     return ErrorBound(
         output_rounding=output,

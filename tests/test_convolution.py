@@ -60,7 +60,8 @@ def torch(monkeypatch):
 def convolution(problem, plan, *, device=True, sha256=("s0", "s1", "s2")):
     provenance = Provenance(
         problem_key=problem.key, level="default", rule="none", family="f", config={}, config_digest="0" * 16,
-        arch="sm_90a", device_name="fake", predicted=True, record=None, workspace_bytes=plan.workspace_bytes,
+        arithmetic="native", arch="sm_90a", device_name="fake", predicted=True, record=None,
+        workspace_bytes=plan.workspace_bytes,
         cubin_sha256=sha256[: len(plan.launches)] if device else (), origin="compiled",
     )  # fmt: skip
     halves = [[plan.launches[i].template for i in half] for half in split_plan(plan)]

@@ -26,6 +26,11 @@ class Config:
     def to_dict(self) -> dict[str, TemplateValue]:
         return dataclasses.asdict(self)
 
+    @property
+    def arithmetic_name(self) -> str:
+        """How products are made: the field `arithmetic` of configs that have one, else `native`."""
+        return str(getattr(self, "arithmetic", "native"))
+
     def digest(self) -> str:
         """16 hex digits of the config's canonical JSON; ties between configs break by it."""
         return hashlib.sha256(json.dumps(self.to_dict(), sort_keys=True).encode()).hexdigest()[:16]

@@ -28,6 +28,7 @@ class Provenance:
     family: str
     config: Mapping[str, TemplateValue]
     config_digest: str
+    arithmetic: str  # `split`: fp32 of halves on tensor cores; `native`: the precision's own
     arch: str
     device_name: str | None  # None: loaded for an arch, to look at
     predicted: bool  # no measurement of this problem on this arch stands behind the choice
@@ -56,6 +57,7 @@ class Provenance:
             family=choice.family,
             config=choice.config.to_dict(),
             config_digest=choice.config.digest(),
+            arithmetic=choice.config.arithmetic_name,
             arch=target.arch,
             device_name=device_name,
             predicted=choice.level != "exact" or record is None or record.predicted,
@@ -76,6 +78,7 @@ class Provenance:
             "family": self.family,
             "config": dict(self.config),
             "config_digest": self.config_digest,
+            "arithmetic": self.arithmetic,
             "arch": self.arch,
             "device_name": self.device_name,
             "predicted": self.predicted,
@@ -98,6 +101,8 @@ class Provenance:
 
     def __str__(self) -> str:
         text = f"{self.problem_key}: {self.family} {self.config_digest}, level {self.level} ({self.rule})"
+        if self.arithmetic != "native":
+            text += f", {self.arithmetic} arithmetic"
         if self.record is not None and self.record.median_us is not None:
             text += f", {'predicted' if self.record.predicted else 'measured'} {self.record.median_us:.1f} us there"
         return text

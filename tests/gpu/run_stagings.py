@@ -28,7 +28,7 @@ PROBLEMS = (  # shape, layout
     ("n3c72h10w12k72r3s3pad1", "nchw"),
 )
 PRECISIONS = {
-    "simt": ("fp32",), "mma": ("fp16", "bf16", "tf32"), "wgmma": ("fp16", "bf16", "tf32"),
+    "simt": ("fp32",), "mma": ("fp16", "bf16", "tf32"), "wgmma": ("fp16", "bf16", "tf32", "fp32"),
     "wgmma_rows": ("fp16", "bf16"),
 }  # fmt: skip
 WAYS = (  # fields of configs
