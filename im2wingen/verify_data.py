@@ -57,6 +57,7 @@ _LONGEST_PARTIAL = 128  # of gemm_k, that tensor cores sum before fp32 takes ove
 _ENOUGH = 256  # elements of y from which on its norm says something
 _CONFIDENCE = 4.0  # standard deviations, so to say: Higham and Mary's lambda
 _MEAN_MAGNITUDE = 0.64  # of a product of two standard normals: 2 / pi
+_MOST_FP32_ROUNDINGS = 16.0  # of 2^-24 of S
 
 
 def error_bound(problem: ConvProblem, arithmetic: Arithmetic = "direct") -> ErrorBound:
@@ -71,6 +72,16 @@ def error_bound(problem: ConvProblem, arithmetic: Arithmetic = "direct") -> Erro
       the errors have a mean: those of one accumulator grow like the number of mma steps (gemm_k / 8 or less) times the
       partial sum, but for data of random signs the partial sum is about S / (0.64 * sqrt(n)), so that their sum,
       n / 8 * u * S / (0.64 * sqrt(n)), is a twentieth of the bound.
+    - *fp32 is held tighter*, so that a sum of TF32 or fp16 products never passes for it. With u = 2^-24 and products
+      of random sign and rms r, the k-th addition of a chain is off by up to u times its partial sum, about sqrt(k) *
+      r, with a standard deviation of 0.6 of that: together 0.4 * u * n * r. S is 0.64 * n * r, so that this is 0.64 *
+      u * S, whatever n; other orders are more exact. Operands split in two halves (families/wgmma) leave out low * low
+      and what the halves don't hold, each about u of a product, or sqrt(n) * u * r; the tensor core, which truncates,
+      adds up at most 128 products of a kind, cross terms first, whose errors are about 4 * sqrt(n) * u * r together; a
+      chain adds the partial sums, n / 128 of them. That is 8 / sqrt(n) * u * S and less than a tenth of a chain's
+      error. Hence 16 * u * S, 25 standard deviations of a chain. TF32 and fp16 round each operand to 11 bits: 2.9e-4 *
+      sqrt(n) * r, which is 7600 / sqrt(n) * u * S, beyond the bound for n up to 200,000, and some of thousands of
+      outputs up to 2,000,000. One operand without its low half is off by 0.7 times that.
     - *Products.* fp16 x fp16 has 22 bits and bf16 x bf16 16, exact in fp32's 24; fp32 is multiplied by FMA, unrounded
       (where it isn't, the additions' bound has room). tf32 rounds both inputs to 11 bits: (1 + 2^-11)^2 - 1 a product.
     - *Output.* One rounding to the output type: 2^-11 (fp16), 2^-8 (bf16), 2^-24 (fp32) of the value, which is |ref|
@@ -94,12 +105,14 @@ def error_bound(problem: ConvProblem, arithmetic: Arithmetic = "direct") -> Erro
       fp32 on CUDA cores comes to, and more only where n exceeds 20000. Plain TF32 is off by 2.9e-4.
     """
     normed = problem.gemm_m * problem.k >= _ENOUGH
+    roundings = _CONFIDENCE * (problem.gemm_k + 1) ** 0.5
+    if problem.precision == "fp32":
+        roundings = min(roundings, _MOST_FP32_ROUNDINGS)
     if arithmetic == "split":
-        return _split_bound(problem.gemm_k + 1, normed=normed)
-    root = (problem.gemm_k + 1) ** 0.5
-    accumulation = _CONFIDENCE * root * _ACCUMULATE_ROUNDING[problem.precision]
+        return _split_bound(problem.gemm_k + 1, roundings, normed=normed)
+    accumulation = roundings * _ACCUMULATE_ROUNDING[problem.precision]
     if problem.precision in ("e4m3", "e5m2"):
-        accumulation *= min(1.0, _CONFIDENCE / (_MEAN_MAGNITUDE * root))
+        accumulation *= min(1.0, _CONFIDENCE**2 / (_MEAN_MAGNITUDE * roundings))
     output = _OUTPUT_ROUNDING[problem.precision]
     return ErrorBound(
         output_rounding=output,
@@ -109,12 +122,12 @@ def error_bound(problem: ConvProblem, arithmetic: Arithmetic = "direct") -> Erro
     )
 
 
-def _split_bound(terms: int, *, normed: bool) -> ErrorBound:
+def _split_bound(terms: int, roundings: float, *, normed: bool) -> ErrorBound:
     partials, additions = _SPLIT_NORM
     additions = max(additions, 2.0**-24 * (terms / (6 * _LONGEST_PARTIAL)) ** 0.5)
     return ErrorBound(
         output_rounding=2.0**-24,
-        term_rounding=_SPLIT_PRODUCT + _CONFIDENCE * terms**0.5 * 2.0**-24,
+        term_rounding=_SPLIT_PRODUCT + roundings * 2.0**-24,
         absolute=0.0,
         norm=math.hypot(partials, additions) if normed else math.inf,
     )

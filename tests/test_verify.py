@@ -223,6 +223,26 @@ def test_an_fp64_sum_in_fp32_is_beyond_the_norm_alone() -> None:
     assert error_bound(ConvProblem.parse("cv5", precision="fp32")).breach(1.0) is None
 
 
+@pytest.mark.parametrize("lost", ["low half of x", "low half of w", "TF32", "fp16"])
+def test_fp32_is_held_tighter_than_tensor_cores_formats(lost: str) -> None:
+    problem = ConvProblem.parse("n8c512h3w3k16r3s3", precision="fp32")
+    inputs = emulated_inputs(problem, "normal", 0)
+    x, w = inputs["x"].reshape(8, -1), inputs["w"].reshape(16, -1)
+    acc = np.zeros((8, 16), np.float32)
+    for k in range(problem.gemm_k):
+        acc += x[:, k, None] * w[None, :, k]
+    compare_arrays(problem, "normal", inputs, acc.reshape(problem.y_shape))
+    if lost == "TF32":
+        x, w = ((a.view(np.uint32) + 0x1000 & 0xFFFFE000).view(np.float32) for a in (x, w))
+    if lost in ("low half of x", "fp16"):
+        x = x.astype(np.float16).astype(np.float32)
+    if lost in ("low half of w", "fp16"):
+        w = (64 * w).astype(np.float16).astype(np.float32) / 64
+    y = x.astype(np.float64) @ w.T.astype(np.float64)
+    with pytest.raises(WrongResultError, match="on normal data"):
+        compare_arrays(problem, "normal", inputs, y.astype(np.float32).reshape(problem.y_shape))
+
+
 def test_bound_grows_with_gemm_k() -> None:
     bounds = [error_bound(ConvProblem.parse(f"n1c{c}h4w4k1r1s1")).term_rounding for c in (1, 16, 256)]
     assert bounds == sorted(bounds)

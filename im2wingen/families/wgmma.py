@@ -1,12 +1,13 @@
-"""The wgmma family: fp16, bf16, tf32, int8 and fp8 on Hopper's tensor cores, fed by TMA; sm_90a."""
+"""The wgmma family: fp16, bf16, tf32, split fp32, int8 and fp8 on Hopper's tensor cores, fed by TMA; sm_90a."""
 
 from im2wingen.families import wgmma_rules
-from im2wingen.families.base import AnyTarget, Family, Launch, Plan, TensorMap
+from im2wingen.families.base import AnyTarget, Family, Launch, Plan, TemplateValue, TensorMap
 from im2wingen.families.support import ceil_div, channels_last, filter_channels_last, pack_filter, problem_values
-from im2wingen.families.wgmma_config import STEP_BYTES, WgmmaConfig, WgmmaGeometry, horizontal, vertical
+from im2wingen.families.wgmma_config import WgmmaConfig, WgmmaGeometry, horizontal, vertical
 from im2wingen.families.wgmma_cost import cta_cycles
 from im2wingen.families.wgmma_rules import RULES
 from im2wingen.families.wgmma_space import default, has_shapes, suggest
+from im2wingen.families.wgmma_split import split_filter, split_filter_map
 from im2wingen.problem import ConvProblem
 from im2wingen.target import Target
 
@@ -26,7 +27,12 @@ def plan(problem: ConvProblem, target: Target, config: WgmmaConfig) -> Plan:
     launches: list[Launch] = []
     workspace: dict[str, int] = {}
     input_name, filter_name = "x", "w"
-    if problem.w_layout != "krsc" or geometry.channels != problem.c:
+    split = config.arithmetic == "split"
+    if split:
+        launch, size = split_filter(geometry)
+        launches.append(launch)
+        workspace["packed"], filter_name = size, "packed"
+    elif problem.w_layout != "krsc" or geometry.channels != problem.c:
         launch, size = filter_channels_last(problem, channels=geometry.channels) or pack_filter(
             problem, order="row", channels_contiguous=True, channels=geometry.channels
         )
@@ -38,22 +44,18 @@ def plan(problem: ConvProblem, target: Target, config: WgmmaConfig) -> Plan:
         workspace["channels_last"], input_name = size, "channels_last"
     grid = min(geometry.tiles, target.sm_count)
     taps = problem.r * problem.s
-    gemm_k = taps * geometry.steps * STEP_BYTES // problem.element_bytes
+    gemm_k = taps * geometry.steps * geometry.step_k * geometry.products
     busy, idle = cta_cycles(geometry, target)
     filter_loads = grid if config.filter_resident else geometry.tiles
+    maps = (_input_maps(geometry, input_name, filter_name), (_filter_map(geometry, filter_name),))
     launches.append(
         Launch(
-            template="wgmma",
+            template="wgmma_split" if split else "wgmma",
             values={
                 **problem_values(problem),
-                "SUM": "int32_t" if problem.precision == "int8" else "float",
-                "PRODUCT": _PRODUCTS[problem.precision],
                 "MAPPING": config.mapping.upper(),
                 "SPLIT": config.split.upper(),
                 "CHANNELS": geometry.channels,
-                "TRANSPOSED": config.input_staging == "transposed",
-                "PREFETCHED": config.prefetch,
-                "PRODUCERS": config.num_producer_warpgroups,
                 "CONSUMERS": config.num_consumer_warpgroups,
                 "TILE_N": config.tile_n,
                 "TILE_P": config.tile_p,
@@ -64,20 +66,14 @@ def plan(problem: ConvProblem, target: Target, config: WgmmaConfig) -> Plan:
                 "PATCH_STAGES": config.patch_stages,
                 "FILTER_RESIDENT": config.filter_resident,
                 "FILTER_STAGES": config.filter_stages,
-                "STORE_GROUPS": config.store_groups,
-                "PROMOTION": config.promotion,
-                "ORDERED": config.ordered,
                 "PROGRAMMATIC_LAUNCH": config.programmatic_launch,
                 "TILE_ORDER_ZIGZAG": config.tile_order == "zigzag",
+                **({"PROMOTION_TAPS": config.promotion_taps} if split else _direct_values(geometry)),
             },
             grid=(grid, 1, 1),
             block=config.threads,
             smem_bytes=geometry.smem_bytes,
-            arguments=(
-                _input_maps(geometry, input_name, filter_name), (_filter_map(geometry, filter_name),),
-                (_output_map(geometry, filter_name),),
-                "bias", "y", "x", "w",
-            ),
+            arguments=(*maps, "packed" if split else (_output_map(geometry, filter_name),), "bias", "y", "x", "w"),
             programmatic=config.programmatic_launch,
             pipe="mma",
             busy_cycles=busy,
@@ -88,7 +84,22 @@ def plan(problem: ConvProblem, target: Target, config: WgmmaConfig) -> Plan:
             + geometry.tiles * config.tile.pixels * config.block_n * problem.y_element_bytes,
         )
     )  # fmt: skip
-    return Plan(launches=tuple(launches), workspace=workspace)
+    return Plan(launches=tuple(launches), workspace=workspace, arithmetic=config.arithmetic)
+
+
+def _direct_values(geometry: WgmmaGeometry) -> dict[str, TemplateValue]:
+    """What wgmma.cu.j2 has and wgmma_split.cu.j2 has not."""
+    config = geometry.config
+    return {
+        "SUM": "int32_t" if geometry.problem.precision == "int8" else "float",
+        "PRODUCT": _PRODUCTS[geometry.problem.precision],
+        "TRANSPOSED": config.input_staging == "transposed",
+        "PREFETCHED": config.prefetch,
+        "PRODUCERS": config.num_producer_warpgroups,
+        "STORE_GROUPS": config.store_groups,
+        "PROMOTION": config.promotion,
+        "ORDERED": config.ordered,
+    }
 
 
 def _input_maps(geometry: WgmmaGeometry, name: str, filter_name: str) -> tuple[TensorMap, ...]:
@@ -125,8 +136,10 @@ def _input_maps(geometry: WgmmaGeometry, name: str, filter_name: str) -> tuple[T
 
 
 def _filter_map(geometry: WgmmaGeometry, name: str) -> TensorMap:
-    """The filters' (C, R*S, K)."""
+    """The filters' (C, R*S, K); of split operands the (halves of a row, K, chunks * R*S)."""
     problem, config = geometry.problem, geometry.config
+    if config.arithmetic == "split":
+        return split_filter_map(geometry, promotion_bytes=_FILTER_PROMOTION_BYTES)
     tap_bytes = geometry.channels * problem.element_bytes
     return TensorMap(
         array=name, element=problem.precision, dims=(geometry.channels, problem.r * problem.s, problem.k),
@@ -162,7 +175,7 @@ WGMMA = Family(
     name="wgmma",
     cores="tensor",
     config_type=WgmmaConfig,
-    templates=("wgmma", "pack_filter", "channels_last"),
+    templates=("wgmma", "wgmma_split", "pack_filter", "split_filter", "channels_last"),
     archs=("sm_90a",),
     unsupported=unsupported,
     suggest=suggest,

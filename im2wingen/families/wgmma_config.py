@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from math import gcd
 from typing import Literal
 
-from im2wingen.families.base import Config
+from im2wingen.families.base import Arithmetic, Config
 from im2wingen.families.support import ceil_div, round_up, unit_elements
 from im2wingen.families.tiles import PixelTile
 from im2wingen.problem import ConvProblem
@@ -16,14 +16,17 @@ InputStaging = Literal["tma", "transposed"]
 
 _REGISTERS = 65536  # of an SM
 STEP_BYTES = 32  # along K, of a wgmma
+SPLIT_CHANNELS = 32  # of a chunk of split operands
 _M = 64  # output channels of a wgmma
 _BARRIER_BYTES = 8
+_SPLITTING_BYTES = _BARRIER_BYTES + 3 * 4  # of a patch stage: a barrier, two magnitudes and a scale
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WgmmaConfig(Config):
-    """One way to run wgmma.cu.j2; see its head and parameter block for the meaning of each field."""
+    """One way to run wgmma.cu.j2 or wgmma_split.cu.j2; their heads and parameter blocks say what each field means."""
 
+    arithmetic: Arithmetic  # of fp32: split in halves; of all else: the tensor cores' own
     mapping: Mapping  # of the pixels of a subtile to wgmma's N
     split: Split  # what the consumers share
     input_staging: InputStaging  # of an NCHW x: tma after a kernel that brings it into NHWC, or transposed in this one
@@ -38,6 +41,7 @@ class WgmmaConfig(Config):
     patch_stages: int
     filter_resident: bool
     filter_stages: int  # 1 where the filter is resident
+    promotion_taps: int  # of split operands: taps of a partial sum on the tensor cores; else 1
     store_groups: int
     l2_promotion_bytes: int  # of x
     promotion: bool  # of fp8: sums of block_k channels of a tap, cut to about 14 bits, are added up in fp32
@@ -63,7 +67,9 @@ class WgmmaConfig(Config):
         """Likewise, where there are several consumers."""
         if self.num_producer_warpgroups == 2:
             return 40
-        return 56 if self.input_staging == "transposed" else 24 if self.num_consumer_warpgroups == 2 else 32
+        if self.input_staging == "transposed" or self.arithmetic == "split":
+            return 56
+        return 24 if self.num_consumer_warpgroups == 2 else 32
 
     @property
     def block_n(self) -> int:
@@ -107,6 +113,10 @@ class Axis:
         """The plane that a tap reads, and its shift there: for output o, element o + shift of that plane."""
         shift, plane = divmod(tap * self.dilation - self.pad, self.stride)
         return plane, shift
+
+    def taps_of(self, plane: int) -> int:
+        """Taps of the plane of tap `plane`, one of the first."""
+        return (self.taps - 1 - plane) // self.period + 1
 
     def extent(self, tile: int) -> int:
         """Elements of a plane that a tile of outputs reads, enough for every plane."""
@@ -170,8 +180,9 @@ class WgmmaGeometry:
 
     @property
     def num_accumulators(self) -> int:
-        """Accumulator registers of a consumer's thread."""
-        return self.wgmma_n // 2 * self.config.own_subtiles * (2 if self.config.promotion else 1)
+        """Accumulator registers of a consumer's thread, partial sums included."""
+        partial = self.config.promotion or self.config.arithmetic == "split"
+        return self.wgmma_n // 2 * self.config.own_subtiles * (2 if partial else 1)
 
     @property
     def channels(self) -> int:
@@ -198,10 +209,34 @@ class WgmmaGeometry:
         return 2 if self.planes * self.chunks > 1 else 1
 
     @property
+    def products(self) -> int:
+        """Wgmmas of a step: high * high, high * low and low * high where operands are split."""
+        return 3 if self.config.arithmetic == "split" else 1
+
+    @property
+    def step_k(self) -> int:
+        """Channels of a wgmma."""
+        return STEP_BYTES // (2 if self.config.arithmetic == "split" else self.problem.element_bytes)
+
+    @property
+    def plane_taps(self) -> list[int]:
+        """Taps of each plane, the most first."""
+        rows, columns = vertical(self.problem), horizontal(self.problem)
+        return [
+            rows.taps_of(r) * columns.taps_of(s) for r in range(rows.used_planes) for s in range(columns.used_planes)
+        ]
+
+    @property
+    def partial_sums(self) -> int:
+        """Of a tile of split operands: the most whole ones of each patch, and one for each tap that remains."""
+        taps = self.config.promotion_taps
+        return self.chunks * sum(count // taps + count % taps for count in self.plane_taps)
+
+    @property
     def steps(self) -> int:
-        """Wgmmas along the channels of one tap."""
+        """Steps along the channels of one tap."""
         last = self.channels - (self.chunks - 1) * self.config.block_k
-        step = STEP_BYTES // self.problem.element_bytes
+        step = self.step_k
         return (self.chunks - 1) * self.config.block_k // step + ceil_div(last, step)
 
     @property
@@ -222,14 +257,17 @@ class WgmmaGeometry:
     def smem_bytes(self) -> int:
         """Dynamic shared memory of a CTA."""
         config = self.config
+        barriers = 2 * (config.patch_stages + config.filter_stages) * _BARRIER_BYTES
+        flags = 2 * config.num_consumer_warpgroups * 4
+        patches = config.patch_stages * round_up(self.patch_bytes, 1024)
+        buffers = self.filter_buffers * self.filter_bytes + patches + barriers + flags
+        if config.arithmetic == "split":
+            return buffers + config.patch_stages * _SPLITTING_BYTES
         groups = config.store_groups
         if self.problem.y_layout != "nhwc":  # padded against bank conflicts
             groups += 1 + groups % 2
         staging = config.num_consumer_warpgroups * groups * 8 * _M * self.problem.y_element_bytes
-        barriers = 2 * (config.patch_stages + config.filter_stages) * _BARRIER_BYTES
-        flags = 2 * config.num_consumer_warpgroups * 4
-        patches = config.patch_stages * round_up(self.patch_bytes, 1024)
-        return self.filter_buffers * self.filter_bytes + patches + staging + barriers + flags
+        return buffers + staging
 
     @property
     def tiles_k(self) -> int:

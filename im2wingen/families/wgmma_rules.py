@@ -1,16 +1,19 @@
 """What a wgmma config must obey, and which problems the family takes."""
 
 from im2wingen.families.base import AnyTarget, Rule
-from im2wingen.families.support import foreign_layout, unit_elements
-from im2wingen.families.wgmma_config import WgmmaConfig, WgmmaGeometry, horizontal, vertical
+from im2wingen.families.support import ceil_div, foreign_layout, unit_elements
+from im2wingen.families.wgmma_config import SPLIT_CHANNELS, WgmmaConfig, WgmmaGeometry, horizontal, vertical
 from im2wingen.problem import ConvProblem
 from im2wingen.target import Target
 
 _OTHER_REGISTERS = 36  # of a consumer's thread, beside its accumulators
+_SPLIT_REGISTERS, _SPLIT_SUBTILE_REGISTERS = 20, 4  # likewise, of split operands; of each of its subtiles
 _LEAST_REGISTERS = 28  # likewise, at the launch; ptxas (CUDA 13.0) asks for 26 or more
-_PRECISIONS = ("fp16", "bf16", "tf32", "int8", "e4m3", "e5m2")
+_PRECISIONS = ("fp32", "fp16", "bf16", "tf32", "int8", "e4m3", "e5m2")
 _MAX_INT8_TERMS = 2**17 - 1  # of magnitude 2^14 or less, that int32 holds the sum of
 ROW_BYTES = (128, 64)  # of a chunk: the swizzles
+# More of 32 channels in a partial sum would be less exact than a chain of fp32 FMAs; verify_data has the figures.
+MAX_PROMOTION_TAPS = 4
 _MAX_DIM = 2**31  # coordinates are 32-bit and signed
 
 
@@ -31,6 +34,8 @@ def unsupported(problem: ConvProblem, target: AnyTarget) -> str | None:
         return reason
     if problem.precision == "int8" and problem.gemm_k > _MAX_INT8_TERMS:
         return f"R*S*C is {problem.gemm_k}; int32 holds any sum of {_MAX_INT8_TERMS} products of int8"
+    if problem.precision == "fp32" and ceil_div(problem.c, SPLIT_CHANNELS) * problem.r * problem.s >= _MAX_DIM:
+        return "a filter has 2^36 elements or more"
     if problem.stride_h > problem.h or problem.stride_w > problem.w or _has_empty_plane(problem):
         return "a stride leaves taps that lie in the padding alone"
     if max(problem.c * problem.padded_h * problem.padded_w, problem.k * problem.p * problem.q) * problem.n >= 2**38:
@@ -63,6 +68,30 @@ def _geometry(problem: ConvProblem, config: WgmmaConfig) -> WgmmaGeometry:
 
 
 RULES = (
+    Rule(
+        sentence="arithmetic is split for fp32, direct for all else",
+        holds=lambda problem, target, config: (config.arithmetic == "split") == (problem.precision == "fp32"),
+    ),
+    Rule(
+        sentence="promotion_taps is at most 4 and the taps of a plane in split arithmetic, 1 in direct",
+        holds=lambda problem, target, config: (
+            config.promotion_taps <= min(MAX_PROMOTION_TAPS, _geometry(problem, config).plane_taps[0])
+            if config.arithmetic == "split"
+            else config.promotion_taps == 1
+        ),
+    ),
+    Rule(
+        sentence="split arithmetic takes block_k 32, input_staging tma, split filters or pixels, and all store_groups",
+        holds=lambda problem, target, config: (
+            config.arithmetic == "direct"
+            or (
+                config.block_k == SPLIT_CHANNELS
+                and config.input_staging == "tma"
+                and config.split != "tiles"
+                and config.store_groups == _geometry(problem, config).groups_n
+            )
+        ),
+    ),
     Rule(
         sentence="num_consumer_warpgroups is from 1 to 3",
         holds=lambda problem, target, config: 1 <= config.num_consumer_warpgroups <= 3,
@@ -104,10 +133,13 @@ RULES = (
         holds=lambda problem, target, config: config.block_n - 64 < problem.k,
     ),
     Rule(
-        sentence="patch_stages is 2 or more where a tile has several patches, filter_stages where the filter streams",
+        sentence=(
+            "patch_stages is 2 or more where a tile has several patches; so is filter_stages where the filter streams, "
+            "and no less than promotion_taps"
+        ),
         holds=lambda problem, target, config: (
             config.patch_stages >= _geometry(problem, config).least_patch_stages
-            and (config.filter_resident or config.filter_stages >= 2)
+            and (config.filter_resident or config.filter_stages >= max(2, config.promotion_taps))
         ),
     ),
     Rule(
@@ -164,7 +196,7 @@ RULES = (
     Rule(
         sentence="the accumulators fit a consumer's registers",
         holds=lambda problem, target, config: (
-            _geometry(problem, config).num_accumulators + _OTHER_REGISTERS <= config.consumer_registers
+            _geometry(problem, config).num_accumulators + _other_registers(config) <= config.consumer_registers
         ),
     ),
     Rule(
@@ -189,6 +221,12 @@ def _blocks_fit(geometry: WgmmaGeometry) -> bool:
     columns = geometry.wgmma_n
     whole = config.tile_q % 8 == 0 and columns % geometry.columns_step(columns) == 0
     return whole and config.tile_n == 1 and config.joined_rows == 1
+
+
+def _other_registers(config: WgmmaConfig) -> int:
+    if config.arithmetic == "split":
+        return _SPLIT_REGISTERS + _SPLIT_SUBTILE_REGISTERS * config.own_subtiles
+    return _OTHER_REGISTERS
 
 
 def _stores_fit(geometry: WgmmaGeometry) -> bool:

@@ -7,11 +7,17 @@ from functools import lru_cache
 from itertools import product
 from typing import TypeVar
 
-from im2wingen.families.base import Choose
+from im2wingen.families.base import Arithmetic, Choose
 from im2wingen.families.support import ceil_div
-from im2wingen.families.wgmma_config import InputStaging, Split, WgmmaConfig, WgmmaGeometry
+from im2wingen.families.wgmma_config import (
+    SPLIT_CHANNELS,
+    InputStaging,
+    Split,
+    WgmmaConfig,
+    WgmmaGeometry,
+)
 from im2wingen.families.wgmma_cost import estimated_cycles
-from im2wingen.families.wgmma_rules import ROW_BYTES, RULES
+from im2wingen.families.wgmma_rules import MAX_PROMOTION_TAPS, ROW_BYTES, RULES
 from im2wingen.problem import ConvProblem
 from im2wingen.target import Target
 
@@ -26,6 +32,7 @@ _SHAPE_FIELDS = (
 _SPLITS: tuple[tuple[Split, int], ...] = (
     ("filters", 2), ("pixels", 2), ("tiles", 2), ("pixels", 1), ("filters", 3), ("pixels", 3),
 )  # fmt: skip
+_MANY_TAPS = 4  # of a patch of split operands: it is multiplied for longer than the next one takes to land and be split
 _MAX_PATCH_STAGES, _MAX_FILTER_STAGES = 6, 12
 
 
@@ -34,6 +41,7 @@ def suggest(problem: ConvProblem, target: Target, choose: Choose) -> WgmmaConfig
     found = shapes(problem, target)
     config = found[choose(",".join(_SHAPE_FIELDS), list(found))]
     config = replace(config, store_groups=_choose_of(choose, "store_groups", _store_groups(config, problem, target)))
+    config = replace(config, promotion_taps=_choose_of(choose, "promotion_taps", _promotions(config, problem, target)))
     config = replace(config, patch_stages=_choose_of(choose, "patch_stages", _patch_stages(config, problem, target)))
     config = replace(config, filter_stages=_choose_of(choose, "filter_stages", _filter_stages(config, problem, target)))
     return replace(
@@ -69,7 +77,9 @@ def shapes(problem: ConvProblem, target: Target) -> Mapping[str, WgmmaConfig]:
 
     legal = [config for config in _all_shapes(problem) if not _broken(problem, target, config)]
     # stages take the longest to find: only for what could be among the best if two patches fit
-    legal.sort(key=lambda config: cycles_of(replace(config, patch_stages=2)))
+    legal.sort(
+        key=lambda config: cycles_of(replace(config, patch_stages=2, promotion_taps=_by_sums(config, problem)[0]))
+    )
     ranked = []
     finalists: Counter[tuple[str, ...]] = Counter()
     for config in legal:
@@ -79,6 +89,7 @@ def shapes(problem: ConvProblem, target: Target) -> Mapping[str, WgmmaConfig]:
             continue
         stores = _store_groups(config, problem, target)
         config = replace(config, store_groups=stores[0])
+        config = replace(config, promotion_taps=_promotions(config, problem, target)[0])
         config = replace(config, patch_stages=_patch_stages(config, problem, target)[0])
         config = replace(config, filter_stages=_filter_stages(config, problem, target)[0])
         ranked.append((cycles_of(config), config.digest(), config))
@@ -109,13 +120,16 @@ def _all_shapes(problem: ConvProblem) -> Iterator[WgmmaConfig]:
     stagings: list[tuple[InputStaging, int]] = [("tma", 1)]
     if problem.x_layout == "nchw":
         stagings += [("transposed", 1), ("transposed", 2)]
-    row_bytes_choices = [row_bytes // problem.element_bytes for row_bytes in ROW_BYTES]
+    block_k_choices = [row_bytes // problem.element_bytes for row_bytes in ROW_BYTES]
+    arithmetic: Arithmetic = "direct"
+    if problem.precision == "fp32":
+        arithmetic, stagings, block_k_choices = "split", [("tma", 1)], [SPLIT_CHANNELS]
     for (split, consumers), block_k, resident, (staging, producers) in product(
-        _SPLITS, row_bytes_choices, (False, True), stagings
+        _SPLITS, block_k_choices, (False, True), stagings
     ):
         base = WgmmaConfig(
-            mapping="rows", split=split, num_consumer_warpgroups=consumers, input_staging=staging,
-            num_producer_warpgroups=producers, prefetch=False,
+            arithmetic=arithmetic, promotion_taps=1, mapping="rows", split=split, num_consumer_warpgroups=consumers,
+            input_staging=staging, num_producer_warpgroups=producers, prefetch=False,
             tile_n=1, tile_p=1, tile_q=1, joined_rows=1, block_k=block_k, patch_stages=1, filter_resident=resident,
             filter_stages=1 if resident else 2, store_groups=1, l2_promotion_bytes=128,
             promotion=False, ordered=split == "tiles", programmatic_launch=False, tile_order="linear",
@@ -156,7 +170,7 @@ def _tiled(problem: ConvProblem, base: WgmmaConfig) -> Iterator[WgmmaConfig]:
 def _broken(problem: ConvProblem, target: Target, config: WgmmaConfig) -> bool:
     geometry = WgmmaGeometry(problem=problem, config=config)
     config = replace(config, patch_stages=geometry.least_patch_stages)
-    if not geometry.exact:
+    if not geometry.exact or config.arithmetic == "split":
         config = replace(config, store_groups=geometry.groups_n)
     elif config.tile_n > 8:
         config = replace(config, store_groups=2)
@@ -171,7 +185,7 @@ def _store_groups(config: WgmmaConfig, problem: ConvProblem, target: Target) -> 
     """The largest that leaves room for stages of patches and filters, and the next smaller."""
     geometry = WgmmaGeometry(problem=problem, config=config)
     groups = geometry.groups_n
-    if not geometry.exact:
+    if not geometry.exact or config.arithmetic == "split":
         return [groups]
     whole = [g for g in range(groups, 0, -1) if groups % g == 0 and g * 8 % config.tile_n == 0]
     filters = [1] if config.filter_resident else [4, 3, 2]
@@ -188,10 +202,42 @@ def _orders(config: WgmmaConfig, problem: ConvProblem) -> list[bool]:
     return [True, False] if WgmmaGeometry(problem=problem, config=config).taken_by_turns else [True]
 
 
+def _by_sums(config: WgmmaConfig, problem: ConvProblem) -> list[int]:
+    """Taps of a partial sum, those that make the fewest sums first; the fewer taps, the more exact."""
+    if config.arithmetic != "split":
+        return [1]
+    geometry = WgmmaGeometry(problem=problem, config=config)
+    choices = range(1, min(MAX_PROMOTION_TAPS, geometry.plane_taps[0]) + 1)
+
+    def sums(taps: int) -> int:
+        return WgmmaGeometry(problem=problem, config=replace(config, promotion_taps=taps)).partial_sums
+
+    return sorted(choices, key=lambda taps: (sums(taps), taps))
+
+
+def _promotions(config: WgmmaConfig, problem: ConvProblem, target: Target) -> list[int]:
+    """The best whose filters fit shared memory together."""
+    least = WgmmaGeometry(problem=problem, config=config).least_patch_stages
+
+    def fits(taps: int) -> bool:
+        stages = _least_filter_stages(replace(config, promotion_taps=taps))
+        return _fits(problem, target, replace(config, patch_stages=least, filter_stages=stages))
+
+    return [taps for taps in _by_sums(config, problem) if fits(taps)][:3] or [1]
+
+
+def _least_filter_stages(config: WgmmaConfig) -> int:
+    return 1 if config.filter_resident else max(2, config.promotion_taps)
+
+
 def _patch_stages(config: WgmmaConfig, problem: ConvProblem, target: Target) -> list[int]:
-    """As many as fit beside three filter stages, most useful first."""
+    """As many as fit beside a few filter stages, most useful first."""
     geometry = WgmmaGeometry(problem=problem, config=config)
     least, wanted = geometry.least_patch_stages, 1 if config.filter_resident else 3
+    useful = 2
+    if config.arithmetic == "split":
+        wanted = 1 if config.filter_resident else config.promotion_taps + 3
+        useful = 2 if min(geometry.plane_taps) >= _MANY_TAPS else 3  # one is split while the next one lands
     fitting = [
         stages
         for stages in range(least, _MAX_PATCH_STAGES + 1)
@@ -199,17 +245,18 @@ def _patch_stages(config: WgmmaConfig, problem: ConvProblem, target: Target) -> 
     ] or [least]
     if config.split == "tiles":
         return sorted(fitting, reverse=True)[:3]
-    return sorted(fitting, key=lambda stages: abs(stages - 2))[:3]
+    return sorted(fitting, key=lambda stages: abs(stages - useful))[:3]
 
 
 def _filter_stages(config: WgmmaConfig, problem: ConvProblem, target: Target) -> list[int]:
     """What is left of shared memory, and less."""
     if config.filter_resident:
         return [1]
+    least = _least_filter_stages(config)
     fitting = [
         stages
-        for stages in range(2, _MAX_FILTER_STAGES + 1)
+        for stages in range(least, _MAX_FILTER_STAGES + 1)
         if _fits(problem, target, replace(config, filter_stages=stages))
     ]
-    most = max(fitting, default=2)
-    return sorted({most, max(2, most * 2 // 3), max(2, most // 2)}, reverse=True)
+    most = max(fitting, default=least)
+    return sorted({most, max(least, most * 2 // 3), max(least, most // 2)}, reverse=True)

@@ -28,11 +28,11 @@ __device__ __forceinline__ Plane plane_at(int i) {
 constexpr int WARPGROUPS = kProducers + kConsumers, THREADS = 128 * WARPGROUPS;
 // Registers of a thread: all have as many at the launch; then consumers take what producers give.
 constexpr int LAUNCH_REGISTERS = 65536 / THREADS / 8 * 8;
-constexpr int PRODUCER_REGISTERS = kProducers == 2 ? 40 : kTransposed ? 56 : kConsumers == 2 ? 24 : 32;
+constexpr int PRODUCER_REGISTERS = kProducers == 2 ? 40 : kTransposed || kSplitOperands ? 56 : kConsumers == 2 ? 24 : 32;
 constexpr int CONSUMER_REGISTERS = (LAUNCH_REGISTERS * WARPGROUPS - PRODUCER_REGISTERS * kProducers) / kConsumers / 8 * 8;
 constexpr int BLOCK_N = kSplit == FILTERS ? 64 * kConsumers : 64;  // output channels of a tile
 constexpr int CHUNKS = (CHANNELS + BLOCK_K - 1) / BLOCK_K;
-constexpr int STEP_BYTES = 32, STEP_K = STEP_BYTES / sizeof(Element);           // along K, of one wgmma
+constexpr int STEP_BYTES = 32, STEP_K = STEP_BYTES / (kSplitOperands ? 2 : sizeof(Element));  // along K, of one wgmma
 constexpr int STEPS = BLOCK_K / STEP_K;                                         // wgmmas along a chunk
 constexpr int LAST_STEPS = (CHANNELS - (CHUNKS - 1) * BLOCK_K + STEP_K - 1) / STEP_K;  // of the last chunk
 constexpr int ROW_BYTES = BLOCK_K * sizeof(Element);                            // of a pixel or filter
@@ -52,15 +52,18 @@ constexpr int OUTPUT_UNIT = 16 / sizeof(Output);
 constexpr int STORE_PARTS = sizeof(Output) / 2, PART_CHANNELS = 64 / STORE_PARTS, PART_BYTES = STORE_GROUPS * 1024;
 // NCHW: (64, STAGING_PITCH) of pixels; the pad spreads channels over the banks.
 constexpr int STAGING_PITCH = STORE_GROUPS * 8 + (STORE_GROUPS % 2 == 0 ? 8 : 16);
-constexpr int STAGING_BYTES = kOutputChannelsLast ? STORE_PARTS * PART_BYTES : 64 * STAGING_PITCH * sizeof(Output);
+constexpr int STAGING_BYTES = kSplitOperands        ? 0  // y leaves from registers
+                              : kOutputChannelsLast ? STORE_PARTS * PART_BYTES
+                                                    : 64 * STAGING_PITCH * sizeof(Output);
 constexpr int TILES_N = (N + TILE_N - 1) / TILE_N, TILES_P = (P + TILE_P - 1) / TILE_P;
 constexpr int TILES_Q = (Q + TILE_Q - 1) / TILE_Q, TILES_K = (K + BLOCK_N - 1) / BLOCK_N;
 constexpr int TILE_COUNT = TILES_N * TILES_P * TILES_Q * TILES_K;
 // What one consumer stores of a tile.
 constexpr int OWN_P = kSplit == PIXELS && kMapping == ROWS ? TILE_P / kConsumers : TILE_P;
 constexpr int OWN_Q = kSplit == PIXELS && kMapping == BLOCK ? TILE_Q / kConsumers : TILE_Q;
-// Zeros of the padding meet the filter: an Inf or a NaN there makes a NaN. Integers have neither.
-constexpr bool kRepair = kHasPadding && kProduct != S8;
+// Zeros of the padding meet the filter: an Inf or a NaN there makes a NaN. Integers have neither; split operands have a
+// repair of their own.
+constexpr bool kRepair = kHasPadding && kProduct != S8 && !kSplitOperands;
 
 // The N of wgmma that holds so many pixels.
 __device__ constexpr int wgmma_columns(int pixels) {
@@ -69,7 +72,7 @@ __device__ constexpr int wgmma_columns(int pixels) {
 }
 
 // ---- what the parameters must obey ----
-static_assert(CHANNELS % UNIT == 0 && (!kOutputChannelsLast || K % OUTPUT_UNIT == 0), "TMA's strides are multiples of 16 bytes");
+static_assert(CHANNELS % UNIT == 0 && (!kOutputChannelsLast || kSplitOperands || K % OUTPUT_UNIT == 0), "TMA's strides are multiples of 16 bytes");
 static_assert(ROW_BYTES == 128 || ROW_BYTES == 64, "a row of a patch is one swizzle span");
 static_assert(WGMMA_N == wgmma_columns(WGMMA_N) && WGMMA_N <= 256, "the N of wgmma");
 static_assert(kMapping == BLOCK ? TILE_N == 1 && TILE_Q % 8 == 0 && WGMMA_N == 8 * TILE_P && JOINED_ROWS == 1
@@ -96,17 +99,17 @@ static_assert(PATCH_W <= 256 && PATCH_H <= 256 && TILE_N <= 256, "a box of TMA")
 
 // ---- shared memory ----
 struct Smem {
+  unsigned char* patches;  // (kPatchStages, PATCH_H, PATCH_W, TILE_N, BLOCK_K); the last pixels of a run may lie beyond one
   unsigned char* filters;  // (FILTER_BUFFERS, BLOCK_N, BLOCK_K)
-  unsigned char* patches;  // (kPatchStages, PATCH_H, PATCH_W, TILE_N, BLOCK_K)
   unsigned char* staging;  // (kConsumers, STORE_PARTS, STORE_GROUPS * 8, PART_CHANNELS); NCHW: (.., 64, STAGING_PITCH)
   uint64_t *patch_full, *patch_empty, *filter_full, *filter_empty;
   int* saw_nan;  // (kConsumers, 2): whether an accumulator of the tile is NaN; tiles take turns
 };
 __device__ __forceinline__ Smem shared_memory(unsigned char* memory) {
   Smem smem;
-  smem.filters = memory;
-  smem.patches = smem.filters + FILTER_BUFFERS * FILTER_BYTES;
-  smem.staging = smem.patches + kPatchStages * PATCH_STAGE;
+  smem.patches = memory;
+  smem.filters = smem.patches + kPatchStages * PATCH_STAGE;
+  smem.staging = smem.filters + FILTER_BUFFERS * FILTER_BYTES;
   smem.patch_full = reinterpret_cast<uint64_t*>(smem.staging + kConsumers * STAGING_BYTES);
   smem.patch_empty = smem.patch_full + kPatchStages;
   smem.filter_full = smem.patch_empty + kPatchStages;

@@ -26,7 +26,8 @@ __device__ __forceinline__ void init_barriers(const Smem& smem) {
     ptx::mbarrier_init(smem.filter_full + i, 1);
     ptx::mbarrier_init(smem.filter_empty + i, 4 * kConsumers);
   }
-  for (int i = 0; i < 2 * kConsumers; ++i) smem.saw_nan[i] = 0;
+  if (kRepair)
+    for (int i = 0; i < 2 * kConsumers; ++i) smem.saw_nan[i] = 0;
 }
 
 struct InputMaps {
@@ -55,6 +56,15 @@ __device__ __forceinline__ void load_patches(const Smem& smem, const InputMaps& 
   }
 }
 
+// The filters of a tap and chunk: from (C, R*S, K), or from the (64 halves, K, CHUNKS*R*S) of split operands.
+__device__ __forceinline__ void load_filter(unsigned char* stage, const ptx::TensorMap& filter, uint64_t* full, int chunk,
+                                            int tap, int k) {
+  if constexpr (kSplitOperands)
+    ptx::cp_async_bulk_tensor_3d_load(stage, &filter, full, 0, k, chunk * (R * S) + tap);
+  else
+    ptx::cp_async_bulk_tensor_3d_load(stage, &filter, full, chunk * BLOCK_K, tap, k);
+}
+
 // Stages in the order in which they are multiplied: chunk, plane, tap.
 __device__ __forceinline__ void load_filters(const Smem& smem, const ptx::TensorMap& filter) {
   Ring<kFilterStages> ring;
@@ -77,9 +87,8 @@ __device__ __forceinline__ void load_filters(const Smem& smem, const ptx::Tensor
               wait(smem.filter_empty + buffer, ring.parity ^ 1);
               ptx::mbarrier_arrive_expect_tx(smem.filter_full + buffer, FILTER_BYTES);
             }
-            ptx::cp_async_bulk_tensor_3d_load(smem.filters + buffer * FILTER_BYTES, &filter,
-                                              smem.filter_full + (kFilterResident ? 0 : buffer), chunk * BLOCK_K,
-                                              r * S + s, origin.k);
+            load_filter(smem.filters + buffer * FILTER_BYTES, filter, smem.filter_full + (kFilterResident ? 0 : buffer),
+                        chunk, r * S + s, origin.k);
             ++buffer;
             ring.advance();
           }

@@ -61,24 +61,6 @@ __device__ __forceinline__ void stage_rows(unsigned char* staging, const Sum (&a
   }
 }
 
-// Where pixel `i` of a subtile lies in an image's plane of y, or -1 if it is not stored; its image in `n`.
-__device__ __forceinline__ int pixel_offset(int i, Origin place, int& n) {
-  int p, q;
-  if constexpr (kMapping == BLOCK) {
-    n = place.n;
-    p = place.p + i / 8;
-    q = i % 8;
-  } else {
-    n = place.n + i % TILE_N;
-    const int column = i / TILE_N;  // of joined rows
-    p = place.p + column / PATCH_W;
-    q = column % PATCH_W;
-  }
-  const bool stored = q < (kMapping == BLOCK ? 8 : TILE_Q) && p < place.p + (kMapping == BLOCK ? TILE_P : JOINED_ROWS) &&
-                      place.q + q < Q && p < P && n < N;
-  return stored ? p * Q + place.q + q : -1;
-}
-
 // Columns that are stored at a time, of all joined rows.
 constexpr int STORE_COLUMNS = STORE_GROUPS < GROUPS_N ? STORE_GROUPS * 8 / TILE_N
                               : kMapping == BLOCK     ? WGMMA_N

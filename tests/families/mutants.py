@@ -6,12 +6,12 @@ import pytest
 
 import im2wingen.emulator.plan
 from im2wingen.families.base import Launch
-from im2wingen.render import Source, render
+from im2wingen.render import Source
 
 
 def mutate(monkeypatch: pytest.MonkeyPatch, template: str, edits: Iterable[tuple[str, str]], *, times: int = 1) -> None:
     """Change the kernel in every emulated plan from now on: texts that it holds so many times are replaced."""
-    original: Callable[[Launch], Source] = render
+    original: Callable[[Launch], Source] = im2wingen.emulator.plan.render
 
     def changed(launch: Launch) -> Source:
         source = original(launch)

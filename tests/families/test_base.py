@@ -26,7 +26,7 @@ from im2wingen.target import Target, preset
 T = TypeVar("T")
 TARGET = preset("sm_90a")
 PRECISIONS = {
-    "simt": ("fp32",), "mma": ("fp16", "bf16", "tf32", "fp32", "fp64"), "wgmma": ("fp16", "bf16", "tf32"),
+    "simt": ("fp32",), "mma": ("fp16", "bf16", "tf32", "fp32", "fp64"), "wgmma": ("fp16", "bf16", "tf32", "fp32"),
     "wgmma_rows": ("fp16", "bf16"),
 }  # fmt: skip
 SHAPES = ("cv1", "cv5", "cv12", "n1c1h1w1k1r1s1", "n3c17h9w40k33r3s2st2x1pad1,0,2,1dil1x2")
@@ -71,7 +71,7 @@ def test_families_by_name() -> None:
 
 
 @pytest.mark.parametrize(
-    ("precision", "names"), [("fp32", ["simt", "mma"]), ("tf32", ["mma", "wgmma"]), ("fp16", ["mma", "wgmma"])]
+    ("precision", "names"), [("fp32", ["simt", "mma", "wgmma"]), ("tf32", ["mma", "wgmma"]), ("fp16", ["mma", "wgmma"])]
 )
 def test_families_that_can(precision: str, names: list[str]) -> None:
     problem = ConvProblem.parse("cv5", precision=precision)
@@ -388,7 +388,8 @@ constexpr int SMEM_BYTES = (UNIT + kMost) * int(sizeof(Element)) + (kRunOrder ? 
     "wgmma": f"""
 constexpr int kBuffers = FILTER_BUFFERS * FILTER_BYTES + kPatchStages * PATCH_STAGE + kConsumers * STAGING_BYTES;
 constexpr int kBarriers = int(sizeof(uint64_t)) * 2 * (kPatchStages + kFilterStages);
-constexpr int SMEM_BYTES = kBuffers + kBarriers + int(sizeof(int)) * 2 * kConsumers;  // saw_nan comes last
+constexpr int kSplitting = kSplitOperands ? kPatchStages * int(sizeof(uint64_t) + 3 * sizeof(float)) : 0;
+constexpr int SMEM_BYTES = kBuffers + kBarriers + int(sizeof(int)) * 2 * kConsumers + kSplitting;
 constexpr int64_t GRID = TILE_COUNT < {TARGET.sm_count} ? TILE_COUNT : {TARGET.sm_count};
 """,
     "wgmma_rows": f"""

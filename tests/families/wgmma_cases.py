@@ -23,13 +23,18 @@ _SMALL: dict[str, Any] = {
 }  # fmt: skip
 
 
+# An edit of wgmma_split: finite data need no repair, which would hide what goes wrong.
+NO_SPLIT_REPAIR = (", channels, lane)) repair_outputs(x, w, bias, y, place, k, lane);", ", channels, lane)) __trap();")
+
+
 def config_of(problem: ConvProblem, **changes: Any) -> WgmmaConfig:
     """A legal config of one consumer and a small tile, changed; whole subtiles are stored at once if not said.
 
     `tile` is (images, rows, columns); by default 1 x 2 x 5 where the output has as much, in block mapping 1 x 2 x 8.
     `row_bytes` (128 or 64) stands for `block_k`. A resident filter has one stage.
     """
-    wanted = _SMALL | changes
+    split = problem.precision == "fp32"
+    wanted = _SMALL | {"arithmetic": "split" if split else "direct", "promotion_taps": 1} | changes
     columns = 8 if wanted["mapping"] == "block" else min(5, problem.q)
     tile_n, tile_p, tile_q = wanted.pop("tile", (1, min(2, problem.p), columns))
     block_k = wanted.pop("row_bytes", 128) // problem.element_bytes

@@ -30,7 +30,7 @@ PROBLEMS = (  # shape, layout
 )
 PRECISIONS = {
     "simt": ("fp32",), "mma": ("fp16", "bf16", "tf32", "fp32", "fp64"),
-    "wgmma": ("fp16", "bf16", "tf32", "int8", "e4m3"),
+    "wgmma": ("fp16", "bf16", "tf32", "fp32", "int8", "e4m3"),
     "wgmma_rows": ("fp16", "bf16"),
 }  # fmt: skip
 WAYS = (  # fields of configs

@@ -37,6 +37,8 @@ def test_no_kernel_is_reported(tool: str) -> None:
     ):
         for family in ("wgmma fp16", "wgmma bf16", "wgmma tf32"):
             assert any(line.startswith(family) and f": {way}" in line for line in run.stdout.splitlines())
+    for way in ("rows filters", "rows pixels", "block"):
+        assert any(line.startswith("wgmma fp32") and f": {way}" in line for line in run.stdout.splitlines())
     for way in ("rows strips", "rows units", "columns strips", "columns units"):
         for family in ("wgmma_rows fp16", "wgmma_rows bf16"):
             for layout in ("nhwc", "nchw"):

@@ -1,0 +1,33 @@
+"""The filter of wgmma's split arithmetic: rows of halves, and how TMA sees them."""
+
+from im2wingen.families.base import Launch, TensorMap
+from im2wingen.families.support import problem_values
+from im2wingen.families.wgmma_config import SPLIT_CHANNELS, WgmmaGeometry
+
+_THREADS = 256
+_ROW_BYTES = 4 * SPLIT_CHANNELS  # high and low halves of a chunk
+_SCALE_BYTES = 4
+
+
+def split_filter(geometry: WgmmaGeometry) -> tuple[Launch, int]:
+    """The launch that writes workspace `packed`, and its bytes: (chunks, R*S, K) rows of halves, then K fp32 scales."""
+    problem = geometry.problem
+    row_bytes = geometry.chunks * problem.r * problem.s * problem.k * _ROW_BYTES
+    w_bytes = problem.k * problem.gemm_k * problem.element_bytes
+    launch = Launch(
+        template="split_filter", values={**problem_values(problem), "THREADS": _THREADS},
+        grid=(problem.k, 1, 1), block=_THREADS, smem_bytes=0, arguments=("w", "packed"),
+        l2_bytes=2 * w_bytes + row_bytes,
+    )  # fmt: skip
+    return launch, row_bytes + problem.k * _SCALE_BYTES
+
+
+def split_filter_map(geometry: WgmmaGeometry, *, promotion_bytes: int) -> TensorMap:
+    """The (halves of a row, K, chunks * R*S) of workspace `packed`; a box is one tap of a tile's channels."""
+    problem = geometry.problem
+    return TensorMap(
+        array="packed", element="fp16",
+        dims=(2 * SPLIT_CHANNELS, problem.k, geometry.chunks * problem.r * problem.s),
+        strides_bytes=(_ROW_BYTES, problem.k * _ROW_BYTES), box=(2 * SPLIT_CHANNELS, geometry.config.block_n, 1),
+        swizzle_bytes=_ROW_BYTES, l2_promotion_bytes=promotion_bytes,
+    )  # fmt: skip

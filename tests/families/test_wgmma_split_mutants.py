@@ -1,0 +1,172 @@
+"""Kernels of wgmma's split arithmetic broken on purpose: the emulator's checks must find every one of them."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+from arithmetic import Changes
+from mutants import mutate
+from wgmma_cases import NO_SPLIT_REPAIR, config_of, run_changed, verify
+
+from im2wingen.errors import EmulatorError
+from im2wingen.problem import ConvProblem
+from im2wingen.verify_data import WrongResultError
+
+SEEDS = (0, 1, 2)  # threads ascending, descending, shuffled
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """Each pair of `edits` is a text that stands once in the kernel of `template`, and what it becomes."""
+
+    edits: tuple[tuple[str, str], ...]
+    # two chunks, the last of half a step; sums of 4, 4 and 1 taps; the last tile of K is 6 channels
+    shape: str = "n2c40h6w9k70r3s3pad1"
+    config: dict[str, Any] = field(default_factory=lambda: {"promotion_taps": 4, "filter_stages": 5})
+    template: str = "wgmma_split"
+    seeds: tuple[int, ...] = SEEDS
+
+
+def one(old: str, new: str, **where: Any) -> Mutant:
+    return Mutant(((old, new),), **where)
+
+
+FILTERS: dict[str, Any] = {
+    "config": {"split": "filters", "num_consumer_warpgroups": 2, "promotion_taps": 3, "filter_stages": 4}
+}
+# Consumers wait for every patch, and for nothing else.
+WAITED: dict[str, Any] = {
+    "config": {"filter_resident": True, "patch_stages": 1}, "shape": "n24c32h6w8k8r3s3", "seeds": (4, 6, 13)
+}  # fmt: skip
+SINGLE: dict[str, Any] = {"shape": "n9c8h6w9k16r2s2", "config": {"patch_stages": 1, "promotion_taps": 3}}
+PACK: dict[str, Any] = {"template": "split_filter"}
+
+SPLIT_PATCH = "wait(splitting.patch_split + consumer.patch.stage, consumer.patch.parity);"
+LANDED_PATCH = "wait(smem.patch_full + ring.stage, ring.parity);\n      uint32_t largest"
+FREE_PATCH = "      consumer.release(smem.patch_empty + consumer.patch.stage);\n"
+FREE_FILTERS = "for (int tap = 0; tap < TAPS; ++tap) consumer.release(read[tap]);"
+LOW_OF_FILTER = "multiply_plane(partial, operands, tap, LOW, 0, steps, tap > 0);"
+LOW_OF_PATCH = "multiply_plane(partial, operands, tap, 0, LOW, steps, true);"
+ADDED = "fmaf(partial[i][j], inverse_scale, acc[i][j])"
+HIGH = "multiply_plane(partial, operands, tap, 0, 0, steps, true);"
+
+MUTANTS = {
+    # ---- splitters ----
+    "a patch is not awaited": one(LANDED_PATCH, "uint32_t largest"),
+    "a split patch is not awaited": one(SPLIT_PATCH, ""),
+    "a landed patch is multiplied": one(SPLIT_PATCH, SPLIT_PATCH.replace("splitting.patch_split", "smem.patch_full")),
+    "no proxy fence": one("ptx::fence_proxy_async_shared_cta();  // wgmma", "// wgmma"),
+    "lanes are not awaited": one("__syncwarp();\n      if (lane == 0)", "if (lane == 0)", **WAITED),
+    "one warp speaks for both": one("patch_split + i, SPLITTERS / 32", "patch_split + i, 1"),
+    "a lane writes before its neighbours have read": one("__syncwarp();  // all four", "// all four"),
+    "each warp has a scale of its own": one("return max(largest[0], largest[1]);", "return mine;"),
+    "a warp does not wait for the other's magnitude": one(
+        "ptx::barrier_sync(SPLITTERS_BARRIER, SPLITTERS);\n  return", "return"
+    ),
+    "rows beyond the patch count": one("if (group * 8 + part.pixel >= PATCH_PIXELS) break;", ""),
+    "every scale is the first patch's": one("splitting.inverse_scale[ring.stage] =", "splitting.inverse_scale[0] ="),
+    "the scale is one too large": one("(268 - exponent_of(largest))", "(269 - exponent_of(largest))"),
+    "halves overflow": Mutant(
+        (("(268 - exponent_of", "(271 - exponent_of"), ("exponent_of(largest) - 14", "exponent_of(largest) - 17"))
+    ),
+    "rows are not swizzled": one("(unit ^ pixel) * 16", "unit * 16"),
+    "low halves lie where high ones do": one("part.place(4 + part.quarter)", "part.place(part.quarter)"),
+    # ---- consumers ----
+    "the filter's low halves are left out": Mutant(
+        ((LOW_OF_FILTER, ""), (LOW_OF_PATCH, LOW_OF_PATCH.replace("true", "tap > 0")))
+    ),
+    "the patch's low halves are left out": one(LOW_OF_PATCH, ""),
+    "low halves alone": one(HIGH, ""),
+    "a sum begins with the last one": one(LOW_OF_FILTER, LOW_OF_FILTER.replace("tap > 0", "true")),
+    "sums are not added up": one(ADDED, "partial[i][j] * inverse_scale"),
+    "sums are not scaled": one(ADDED, "partial[i][j] + acc[i][j]"),
+    "sums are added before they are complete": one("ptx::wgmma_wait_group<0>();", ""),
+    "the products are not ordered after the registers": one("ptx::wgmma_fence();", ""),
+    "the taps that remain are left out": one("return true;\n  return false;", "return false;\n  return false;"),
+    "a patch is given back too early": Mutant(
+        ((FREE_PATCH, ""), ("walk.tap_h = walk.tap_w = 0;", f"{FREE_PATCH}walk.tap_h = walk.tap_w = 0;"))
+    ),
+    "a patch is never given back": one(FREE_PATCH, "", **SINGLE),
+    "filters are given back too early": Mutant(
+        ((FREE_FILTERS, ""), ("ptx::wgmma_commit_group();", f"ptx::wgmma_commit_group();\n  {FREE_FILTERS}"))
+    ),
+    "one consumer gives filters back for two": one(
+        "filter_empty + i, 4 * kConsumers", "filter_empty + i, 4", **FILTERS
+    ),
+    "nobody begins": one("first && consumer.index + 1 < kConsumers", "false", **FILTERS),
+    "the tap that is read is off by one": one("if (++tap_w == taps_w)", "if (tap_w++ == taps_w)"),
+    # ---- outputs ----
+    "the filter's scale is left out": one("acc * inverse_scale);", "acc);"),
+    "the channels' scales change places": one("channels.scale[half]", "channels.scale[1 - half]"),
+    "channels beyond K are stored": one("K % BLOCK_N == 0 || channels.k + half * 8 < K", "true"),
+    "a consumer beyond K stores": one(
+        "K % BLOCK_N == 0 ||", "K % 64 == 0 ||", shape="n1c8h5w6k192r2s2", **FILTERS
+    ),
+    "a consumer's channels are stored over the first's": one("place.k += index * 64;", ";", **FILTERS),
+    # ---- the filter ----
+    "packed: channels beyond C": one("c < C ?", "true ?", **PACK),
+    "packed: taps change places": one("tap / S, tap % S", "tap % R, tap / R", **PACK),
+    "packed: magnitudes are not awaited": one("__syncthreads();", "", **PACK),
+    "packed: low halves in the next row": one("row + ROW_BYTES / 2", "row + ROW_BYTES", **PACK),
+}  # fmt: skip
+
+
+def check(mutant: Mutant) -> None:
+    """What must fail for a mutant and pass without."""
+    problem = ConvProblem.parse(mutant.shape, precision="fp32", epilogue="bias_relu")
+    verify(problem, config_of(problem, **mutant.config), seeds=mutant.seeds)
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_mutant_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    mutant = MUTANTS[name]
+    mutate(monkeypatch, mutant.template, mutant.edits)
+    mutate(monkeypatch, "wgmma_split", [NO_SPLIT_REPAIR])  # what is wrong must not come out as NaN and be repaired
+    with pytest.raises((WrongResultError, EmulatorError)):
+        check(MUTANTS[name])
+
+
+@pytest.mark.parametrize("mutant", [one("", ""), one("", "", **FILTERS), one("", "", **SINGLE), one("", "", **WAITED)])
+def test_the_unbroken_kernel_passes_where_mutants_fail(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
+    mutate(monkeypatch, "wgmma_split", [NO_SPLIT_REPAIR])
+    check(mutant)
+
+
+# ---- repair ----
+
+REPAIR_MUTANTS = {
+    "no repair": one("if (store(y", "if (false && store(y"),
+    "an infinite sum is not made NaN": one("fmaf(acc, 0.0f, acc * inverse_scale)", "acc * inverse_scale"),
+    "half of the channels are not looked at": one("saw_nan |=", "if (half == 0) saw_nan |="),
+    "half of the channels are repaired": one("channel = k + i / 2 % 2 * 8;", "channel = k;"),
+    "an Inf makes the scale": one("if (largest >= 0x7f800000)", "if (false)"),
+    "an Inf is not left out when it was seen": one("largest_of_both<true>", "largest_of_both<false>"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REPAIR_MUTANTS)
+def test_a_broken_repair_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    inf: Changes = {"x": {(0, 1, 2, 3): np.inf}, "w": {(9, 0, 0, 3): 0.0, (2, 1, 1, 3): -2.0}}
+    alone: Changes = {"w": {(9, 0, 0, 3): np.inf}}  # of a thread's two channels, the second
+    # sums that overflow at the first tap, by the filter's scale; in fp32 the last tap brings them back
+    overflowing: Changes = {
+        "x": {(0, *pixel): 0.0 for pixel in np.ndindex(3, 3, 8)} | {(0, 0, 0, 0): 2.0**120, (0, 2, 2, 0): -(2.0**120)},
+        "w": {(k, *tap, 0): 1.0 for k in range(20) for tap in ((0, 0), (2, 2))},
+    }
+
+    def right() -> bool:
+        for shape, changes in (("n1c8h5w8k20r3s3", inf), ("n1c8h3w3k20r3s3", overflowing), ("n1c8h3w3k20r3s3", alone)):
+            problem = ConvProblem.parse(shape, precision="fp32")
+            config = config_of(problem, tile=(1, min(3, problem.p), problem.q))
+            found, wanted = run_changed(problem, config, changes)
+            if not np.array_equal(found, wanted, equal_nan=True):
+                return False
+        return True
+
+    assert right()
+    mutate(monkeypatch, "wgmma_split", REPAIR_MUTANTS[name].edits)
+    try:
+        assert not right()
+    except EmulatorError:
+        return
