@@ -60,8 +60,10 @@ def _cpu_launch_us(launch: Launch, target: CpuTarget) -> float:
 def _busy_cycles(launch: Launch, target: Target) -> float:
     """Cycles of one CTA from its flops and its L2 bytes."""
     ctas, warps = math.prod(launch.grid), -(-launch.block // 32)
-    tensor = "tf32" if _element_bytes(launch) == 4 else "fp16"
-    peak = target.mma_sync_tflops(tensor) if launch.pipe == "mma" else target.fp32_tflops
+    element = _element_bytes(launch)
+    cuda_cores = target.fp64_tflops if element == 8 else target.fp32_tflops
+    tensor = {8: "fp64", 4: "tf32"}.get(element, "fp16")
+    peak = target.mma_sync_tflops(tensor) if launch.pipe == "mma" else cuda_cores
     flops = launch.flops / ctas / (peak * 1e6 / target.sm_count) * SUSTAINED_CLOCK * target.clock_mhz
     l2 = launch.l2_bytes / ctas / _L2_BYTES_PER_CYCLE
     return _together(flops, l2) * (1 + _HALF_RATE_WARPS[launch.pipe] / warps)
@@ -92,4 +94,4 @@ def _array_bytes(launch: Launch, name: str) -> int:
 
 
 def _element_bytes(launch: Launch) -> int:
-    return 4 if launch.values.get("ELEMENT") == "float" else 2
+    return {"double": 8, "float": 4}.get(str(launch.values.get("ELEMENT")), 2)

@@ -20,7 +20,9 @@ class Target:
     dram_gbps: float  # 1e9 bytes a second, read plus write
     ffma_per_sm: int  # fp32 fused multiply-adds per clock and SM
     mma_fp16_tflops: float  # dense, through mma.sync, fp32 accumulation
-    wgmma_fp16_tflops: float = 0.0  # likewise through wgmma, where there is such an instruction
+    dfma_per_sm: int  # fp64 fused multiply-adds per clock and SM, of the CUDA cores
+    dmma_per_sm: int  # likewise of the tensor cores
+    wgmma_fp16_tflops: float = 0.0  # as mma_fp16_tflops, through wgmma, where there is such an instruction
     max_threads_per_sm: int = 2048
     max_blocks_per_sm: int = 32
     regs_per_sm: int = 65536
@@ -37,14 +39,23 @@ class Target:
         """Ceiling of the CUDA cores."""
         return 2e-6 * self.ffma_per_sm * self.sm_count * self.clock_mhz
 
+    @property
+    def fp64_tflops(self) -> float:
+        """Likewise in fp64."""
+        return 2e-6 * self.dfma_per_sm * self.sm_count * self.clock_mhz
+
     def peak_tflops(self, precision: str) -> float:
-        """The arithmetic ceiling for a precision, 1e12 flop a second: CUDA cores for fp32, tensor cores else."""
+        """The arithmetic ceiling for a precision, 1e12 flop a second: CUDA cores for fp32, else the faster cores."""
         if precision == "fp32":
             return self.fp32_tflops
+        if precision == "fp64":
+            return max(self.fp64_tflops, self.mma_sync_tflops("fp64"))
         return _RATE[precision] * max(self.mma_fp16_tflops, self.wgmma_fp16_tflops)
 
     def mma_sync_tflops(self, precision: str) -> float:
         """What mma.sync reaches of it."""
+        if precision == "fp64":
+            return 2e-6 * self.dmma_per_sm * self.sm_count * self.clock_mhz
         return _RATE[precision] * self.mma_fp16_tflops
 
 
@@ -55,12 +66,13 @@ _MIB = 1024 * 1024
 
 def _preset(
     arch: str, name: str, sms: int, smem: tuple[int, int], mhz: int, l2_mib: int, gbps: float, ffma: int,
-    mma: float, threads: int = 2048, blocks: int = 32, wgmma: float = 0.0,
+    fp64: tuple[int, int], mma: float, threads: int = 2048, blocks: int = 32, wgmma: float = 0.0,
 ) -> Target:  # fmt: skip
     return Target(
         name=name, arch=arch, sm_count=sms, smem_per_block_bytes=smem[0] * _KIB, smem_per_sm_bytes=smem[1] * _KIB,
-        clock_mhz=mhz, l2_bytes=l2_mib * _MIB, dram_gbps=gbps, ffma_per_sm=ffma, mma_fp16_tflops=mma,
-        wgmma_fp16_tflops=wgmma, max_threads_per_sm=threads, max_blocks_per_sm=blocks, predicted=True,
+        clock_mhz=mhz, l2_bytes=l2_mib * _MIB, dram_gbps=gbps, ffma_per_sm=ffma, dfma_per_sm=fp64[0],
+        dmma_per_sm=fp64[1], mma_fp16_tflops=mma, wgmma_fp16_tflops=wgmma, max_threads_per_sm=threads,
+        max_blocks_per_sm=blocks, predicted=True,
     )  # fmt: skip
 
 
@@ -69,12 +81,12 @@ def _preset(
 PRESETS: dict[str, Target] = {
     t.arch: t
     for t in (
-        _preset("sm_80", "NVIDIA A100", 108, (163, 164), 1410, 40, 2039, 64, 312),
-        _preset("sm_86", "NVIDIA GeForce RTX 3090", 82, (99, 100), 1695, 6, 936, 128, 71, 1536, 16),
-        _preset("sm_89", "NVIDIA GeForce RTX 4090", 128, (99, 100), 2520, 72, 1008, 128, 165, 1536, 24),
-        _preset("sm_90a", "NVIDIA H200", 132, (227, 228), 1980, 60, 4800, 128, 620, wgmma=989),
-        _preset("sm_100a", "NVIDIA B200", 148, (227, 228), 1965, 126, 8000, 128, 620),
-        _preset("sm_120a", "NVIDIA GeForce RTX 5090", 170, (99, 100), 2407, 96, 1792, 128, 210, 1536, 24),
+        _preset("sm_80", "NVIDIA A100", 108, (163, 164), 1410, 40, 2039, 64, (32, 64), 312),
+        _preset("sm_86", "NVIDIA GeForce RTX 3090", 82, (99, 100), 1695, 6, 936, 128, (2, 2), 71, 1536, 16),
+        _preset("sm_89", "NVIDIA GeForce RTX 4090", 128, (99, 100), 2520, 72, 1008, 128, (2, 2), 165, 1536, 24),
+        _preset("sm_90a", "NVIDIA H200", 132, (227, 228), 1980, 60, 4800, 128, (64, 128), 620, wgmma=989),
+        _preset("sm_100a", "NVIDIA B200", 148, (227, 228), 1965, 126, 8000, 128, (64, 64), 620),
+        _preset("sm_120a", "NVIDIA GeForce RTX 5090", 170, (99, 100), 2407, 96, 1792, 128, (2, 2), 210, 1536, 24),
     )
 }
 DEFAULT_ARCH = "sm_90a"

@@ -2,7 +2,7 @@
 // make a NaN. An output that came out as NaN is computed again here, over the taps inside the image alone.
 __device__ __noinline__ void repair_output(const Element* x, const Element* w, const Element* bias, Element* y, int n,
                                            int p, int q, int k) {
-  float acc = 0.0f;
+  Number acc = 0;
   for (int r = 0; r < R; ++r) {
     const int h = p * STRIDE_H - PAD_TOP + r * DILATION_H;
     if (h < 0 || h >= H) continue;
@@ -10,8 +10,8 @@ __device__ __noinline__ void repair_output(const Element* x, const Element* w, c
       const int col = q * STRIDE_W - PAD_LEFT + s * DILATION_W;
       if (col < 0 || col >= W) continue;
       for (int c = 0; c < C; ++c)
-        acc += to_float(x[input_offset(n, h, col, c)]) * to_float(w[filter_offset(k, r, s, c)]);
+        acc += to_number(x[input_offset(n, h, col, c)]) * to_number(w[filter_offset(k, r, s, c)]);
     }
   }
-  y[output_offset(n, p, q, k)] = from_float<Element>(epilogue(acc, epilogue_bias(bias, k)));
+  y[output_offset(n, p, q, k)] = from_number(epilogue(acc, epilogue_bias(bias, k)));
 }
