@@ -22,11 +22,17 @@ class SimtConfig(Config):
     thread_p: int  # rows (or images) and columns of outputs and filters of a thread
     thread_q: int
     thread_n: int
+    slices: Literal[1, 2, 4]  # teams of threads, each of which computes the box from its share of a stage's channels
     lanes_m: Literal[1, 2, 4, 8, 16, 32]  # lanes of a warp along the pixels
     num_stages: Literal[1, 2, 3, 4]
     ctas_per_sm: int  # that the registers must leave room for
+    persistent: bool  # a CTA takes boxes in turn, and copies the next one's inputs ahead
     unroll_r: bool  # the filter rows of a stage as straight code
     x_vector: Literal[1, 2, 4]  # input elements of one copy
-    store: Literal["registers", "shared"]
+    store: Literal["registers", "shared", "warp"]
+    store_n: int  # filters of a thread that go through shared memory at once; divides thread_n; 1 from registers
     tile_order: Literal["linear", "zigzag"]
     fragment_order: Literal["linear", "zigzag"]
+    fragment_outer: Literal["pixels", "filters"]  # the outer loop over a thread's tile, within a tap
+    # their registers: as the stores want them, at will, or those of neighbouring pixels together (in one of two ways)
+    accumulators: Literal["stored", "copied", "placed", "shifted"]

@@ -19,15 +19,19 @@ _EXTENTS, _TILES, _SHORTLIST = 10, 150, 12  # how many the next, dearer estimate
 _SPARE_REGISTERS = 14  # that the compiler takes beyond what a thread needs at the least
 # Share of the FFMA rate that 1, 2, 3, 4 warps of a scheduler reach.
 _RATE_OF_WARPS = (0.80, 0.90, 0.95, 0.97)
-_FILL_CYCLES = 1500  # first copies and last stores of a CTA, nothing else running on its SM
+_FILL_CYCLES = 3000  # first copies and last stores of a CTA, nothing else running on its SM
+_READ_CYCLES = 1.0  # of a register read from shared memory: it takes a turn of the register file
+_COPY_CYCLES, _STEP_CYCLES = 6, 100  # of a copy to shared memory; of a step, its barrier included
+_FETCH_FFMAS, _FETCH = 1000, 0.1  # beyond so many, straight code waits for instructions
 _L2_BYTES_PER_CYCLE, _STORE_BYTES_PER_CYCLE = 24, 16  # of an SM, all at it
-_SCATTERED_BYTES_PER_CYCLE = 5  # of stores from registers to NCHW
+_SCATTERED_BYTES_PER_CYCLE = 3  # of stores from registers to NCHW
 
 
 @lru_cache(maxsize=256)
 def default(problem: ConvProblem, target: Target) -> SimtConfig:
     """The legal config with the least estimated time; one warp and one pixel a CTA if no estimated one is legal."""
     tiles = sorted(_tiles(problem), key=lambda tile: _waste(problem, target, tile))[:_TILES]
+    tiles = [_with(tile, slices=slices) for tile, slices in product(tiles, (1, 2)) if slices <= problem.c]
     tiles = [_with(tile, ctas_per_sm=n) for tile in tiles if (n := _resident(problem, target, tile)) > 0]
     tiles = sorted(tiles, key=lambda tile: _cycles(problem, target, tile))
     for staging, first in product(("window", "tap"), range(0, len(tiles), _SHORTLIST)):
@@ -45,8 +49,9 @@ def default(problem: ConvProblem, target: Target) -> SimtConfig:
 def _least() -> SimtConfig:
     return SimtConfig(
         staging="tap", tile_n=1, tile_p=1, tile_q=1, block_n=32, block_c=1, block_r=1, thread_p=1, thread_q=1,
-        thread_n=1, lanes_m=1, num_stages=2, ctas_per_sm=1, unroll_r=True, x_vector=1, store="registers",
-        tile_order="linear", fragment_order="linear",
+        thread_n=1, slices=1, lanes_m=1, num_stages=2, ctas_per_sm=1, persistent=False, unroll_r=True, x_vector=1,
+        store="registers", store_n=1, tile_order="linear", fragment_order="zigzag", fragment_outer="filters",
+        accumulators="stored",
     )  # fmt: skip
 
 
@@ -78,6 +83,7 @@ def _boxes(problem: ConvProblem, thread: tuple[int, int, int], tile: tuple[int, 
             _least(), staging="window", tile_n=tile_n, tile_p=tile_p, tile_q=tile_q, block_n=block_n,
             thread_p=thread_p, thread_q=thread_q, thread_n=thread_n, lanes_m=_lanes(threads // threads_n, threads_n),
             store="shared" if problem.y_layout == "nchw" and thread_q % 4 else "registers",
+            accumulators="placed" if problem.y_layout == "nhwc" else "stored",
         )  # fmt: skip
         if threads % 32 == 0 and whole_threads(problem, config):
             yield config
@@ -125,8 +131,8 @@ def cta_cycles(geometry: SimtGeometry, target: Target) -> tuple[float, float]:
     channels = round_up(problem.c, config.block_c)
     # of a thread, for one channel and filter row
     multiply = geometry.block_s * geometry.thread_m * config.thread_n
-    reads = config.thread_p * geometry.segment_loads * geometry.phases + geometry.block_s * config.thread_n / 4
-    copies = 6 * (geometry.patch_copies + geometry.filter_copies) + 60
+    reads = _READ_CYCLES * (config.thread_p * geometry.segment * geometry.phases + geometry.block_s * config.thread_n)
+    copies = config.slices * (_COPY_CYCLES * (geometry.patch_copies + geometry.filter_copies) + _STEP_CYCLES)
     plan = 30 * ceil_div(geometry.places, geometry.threads)  # of a group of taps
     instructions = multiply + reads + (copies / config.block_c + plan / problem.c) / config.block_r
 
@@ -135,11 +141,13 @@ def cta_cycles(geometry: SimtGeometry, target: Target) -> tuple[float, float]:
     rate = _RATE_OF_WARPS[min(4, max(1, int(warps))) - 1] * warps / -(-warps // 1)
     if config.num_stages == 1:
         rate *= 1 - 0.2 / resident
-    work = outputs * channels * problem.r * problem.s / target.ffma_per_sm * instructions / multiply / rate
+    fma_per_sm = target.dfma_per_sm if problem.precision == "fp64" else target.ffma_per_sm
+    work = outputs * channels * problem.r * problem.s / fma_per_sm * instructions / multiply / rate
+    work *= 1 + _FETCH * max(0.0, geometry.straight_ffmas / _FETCH_FFMAS - 1)
     staged = config.block_c * (config.tile_n * geometry.rows * geometry.columns + geometry.taps * config.block_n)
     scattered = config.store == "registers" and problem.y_layout == "nchw"
-    stores = 4 * outputs / (_SCATTERED_BYTES_PER_CYCLE if scattered else _STORE_BYTES_PER_CYCLE)
-    traffic = 4 * geometry.steps * staged / _L2_BYTES_PER_CYCLE + stores
+    stores = problem.element_bytes * outputs / (_SCATTERED_BYTES_PER_CYCLE if scattered else _STORE_BYTES_PER_CYCLE)
+    traffic = problem.element_bytes * geometry.steps * staged / _L2_BYTES_PER_CYCLE + stores
     return max(work, traffic), 0.3 * min(work, traffic) + _FILL_CYCLES
 
 
@@ -153,10 +161,23 @@ def _stages(problem: ConvProblem, target: Target, tile: SimtConfig) -> Iterator[
     for block_r, block_c, num_stages, fewer in product(rows, channels, (1, 2, 3), (0, 1, 2)):
         straight = block_r * problem.s * tile.thread_p * tile.thread_q * tile.thread_n
         if resident > fewer:
-            yield _with(
+            config = _with(
                 tile, block_r=block_r, block_c=block_c, num_stages=num_stages, x_vector=vector,
                 unroll_r=block_r == 1 or straight <= 1024, ctas_per_sm=resident - fewer,
             )  # fmt: skip
+            yield _with(config, store_n=_store_n(problem, target, config))
+
+
+def _store_n(problem: ConvProblem, target: Target, config: SimtConfig) -> int:
+    """As many filters at once as the stages' shared memory, or what is spare, holds."""
+    ways = [_with(config, store_n=n) for n in space.store_filters(config.store, config.thread_n)]
+    fits = [way.store_n for way in ways if _outputs_fit(SimtGeometry(problem=problem, config=way), target)]
+    return max(fits, default=ways[-1].store_n)
+
+
+def _outputs_fit(geometry: SimtGeometry, target: Target) -> bool:
+    spare = target.smem_per_sm_bytes // geometry.config.ctas_per_sm - 1024
+    return geometry.outputs_bytes + geometry.outputs_offset <= max(geometry.pipeline_bytes, spare)
 
 
 def _resident(problem: ConvProblem, target: Target, tile: SimtConfig) -> int:

@@ -4,20 +4,33 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import gcd, prod
 
+from im2wingen.families.simt_banks import wavefronts
 from im2wingen.families.simt_config import SimtConfig
-from im2wingen.families.support import ceil_div, round_up
+from im2wingen.families.support import ceil_div, round_up, unit_elements
 from im2wingen.problem import ConvProblem
+from im2wingen.target import Target
 
-_BANKS = 32
+_WARP = 32
+_BANKS_BYTES = 128  # that shared memory reads at once
 _STRAIGHT_FFMAS = 128  # multiply-adds after which the instructions of a loop hardly count
 
 
 @dataclass(frozen=True, kw_only=True)
 class SimtGeometry:
-    """The kernel's derived constants under the names of parts/simt_geometry.cuh; sizes in floats unless named bytes."""
+    """The kernel's derived constants, named as in parts/simt_geometry.cuh; sizes in elements unless named bytes."""
 
     problem: ConvProblem
     config: SimtConfig
+
+    @property
+    def unit(self) -> int:
+        """Elements in 16 bytes."""
+        return unit_elements(self.problem)
+
+    @property
+    def _banks(self) -> int:
+        """Elements that shared memory reads at once."""
+        return _BANKS_BYTES // self.problem.element_bytes
 
     @property
     def block_s(self) -> int:
@@ -62,26 +75,21 @@ class SimtGeometry:
 
     @property
     def phase_pitch(self) -> int:
-        return round_up(ceil_div(self.columns, self.phases), 4)
+        return round_up(ceil_div(self.columns, self.phases), self.unit)
 
     @cached_property
     def row_pitch(self) -> int:
-        """Floats from row to row: the least multiple of 4 at which a warp reads its segments without bank conflicts, or
-        with the fewest."""
+        """Elements from row to row: the least multiple of 16 bytes at which a warp reads its segments without bank
+        conflicts, or with the fewest."""
         least = self.phases * self.phase_pitch
-        return min((least, least + 4, least + 8, least + 12), key=lambda pitch: (self._read_wavefronts(pitch), pitch))
+        pitches = (least + n * self.unit for n in range(4))
+        return min(pitches, key=lambda pitch: (self._read_wavefronts(pitch), pitch))
 
     @property
     def segment_vector(self) -> int:
-        """Floats of the widest load of a segment."""
-        alignment = 4 if self.threads_q == 1 else self.config.thread_q
-        return next(v for v in (4, 2, 1) if alignment % v == 0)
-
-    @property
-    def segment_loads(self) -> int:
-        """Load instructions of one segment."""
-        whole, rest = divmod(self.segment, self.segment_vector)
-        return whole + rest.bit_count()
+        """Elements of the widest load of a segment."""
+        alignment = self.unit if self.threads_q == 1 else self.config.thread_q
+        return next(v for v in (4, 2, 1) if v <= self.unit and alignment % v == 0)
 
     def _read_wavefronts(self, row_pitch: int) -> int:
         config = self.config
@@ -95,8 +103,7 @@ class SimtGeometry:
             else:
                 image, p = divmod(row, config.tile_p)
             starts.append(image * self.rows * row_pitch + p * row_step + q * config.thread_q)
-        together = max(1, _BANKS // self.segment_vector)
-        return sum(_conflicts(starts[i : i + together], self.segment_vector) for i in range(0, len(starts), together))
+        return wavefronts(starts, self.segment_vector, self._banks)
 
     @property
     def image_pitch(self) -> int:
@@ -104,12 +111,12 @@ class SimtGeometry:
 
     @cached_property
     def channel_pitch(self) -> int:
-        """Floats from channel to channel; channels last, neighbouring lanes copy channels, so the banks must differ."""
-        floats = self.config.tile_n * self.image_pitch
+        """Elements from channel to channel; channels last, neighbouring lanes copy channels, to different banks."""
+        elements = self.config.tile_n * self.image_pitch
         if self.problem.x_layout == "nchw" or self.channel_lanes == 1:
-            return floats
-        step = max(4, _BANKS // self.channel_lanes)
-        return floats + (step - floats) % _BANKS
+            return elements
+        step = max(self.unit, self._banks // self.channel_lanes)
+        return elements + (step - elements) % self._banks
 
     @cached_property
     def channel_lanes(self) -> int:
@@ -117,10 +124,10 @@ class SimtGeometry:
         config = self.config
         if self.problem.x_layout == "nhwc":
             lanes = 1 << (config.block_c - 1).bit_length()
-            while self.threads % lanes or lanes > _BANKS:
+            while self.threads % lanes or lanes > _WARP:
                 lanes //= 2
             return lanes
-        choices = [g for g in range(1, config.block_c + 1) if self.threads % (g * _BANKS) == 0]
+        choices = [g for g in range(1, config.block_c + 1) if self.threads % (g * _WARP) == 0]
         return min(choices, key=lambda g: (self._patch_instructions(g), g), default=1)
 
     def _patch_copies(self, channel_lanes: int) -> int:
@@ -138,7 +145,7 @@ class SimtGeometry:
     @property
     def filter_copies(self) -> int:
         """Copy instructions of a thread for the filters of one stage."""
-        row_lanes = max(1, self.threads // (self.config.block_n // 4))
+        row_lanes = max(1, self.threads // (self.config.block_n // self.unit))
         channel_lanes = gcd(row_lanes, self.config.block_c)
         return ceil_div(self.taps, row_lanes // channel_lanes) * (self.config.block_c // channel_lanes)
 
@@ -178,34 +185,55 @@ class SimtGeometry:
     def threads_n(self) -> int:
         return self.config.block_n // self.config.thread_n
 
-    @cached_property
-    def threads(self) -> int:
+    @property
+    def slice_threads(self) -> int:
         return self.threads_m * self.threads_n
 
+    @cached_property
+    def threads(self) -> int:
+        return self.slice_threads * self.config.slices
+
     @property
-    def stage_floats(self) -> int:
+    def stage_elements(self) -> int:
         config = self.config
         return config.block_c * (self.channel_pitch + self.taps * config.block_n)
 
-    @cached_property
-    def store_n(self) -> int:
-        """Filters that a thread stores at once through shared memory; 0: it stores from registers."""
-        if self.config.store == "registers":
+    @property
+    def outputs_bytes(self) -> int:
+        """Shared memory for a pass of outputs on their way to y."""
+        config = self.config
+        if config.store == "registers":
             return 0
-        fits = [n for n in (8, 4, 2, 1) if self.config.thread_n % n == 0]
-        return next((n for n in fits if self._store_bytes(n) <= self._pipeline_bytes), 1)
-
-    def _store_bytes(self, store_n: int) -> int:
-        return 4 * store_n * self.threads_n * (round_up(self.block_m, _BANKS) + 16)
+        pixels, filters, teams = self.block_m, self.threads_n, 1
+        if config.store == "warp":
+            pixels, filters = config.lanes_m * self.thread_m, _WARP // config.lanes_m
+            teams = self.slice_threads // _WARP
+        pitch = round_up(pixels, self._banks) + self._banks // 2
+        return self.problem.element_bytes * teams * config.store_n * filters * pitch
 
     @property
-    def _pipeline_bytes(self) -> int:
-        return 4 * self.config.num_stages * self.stage_floats + (8 * self.places if self.has_plan else 0)
+    def _sums_bytes(self) -> int:
+        """Shared memory in which the first slice finds the others' accumulators."""
+        return self.problem.element_bytes * (self.config.slices - 1) * self.block_m * self.config.block_n
+
+    @property
+    def pipeline_bytes(self) -> int:
+        stages = self.problem.element_bytes * self.config.num_stages * self.stage_elements
+        return stages + (8 * self.places if self.has_plan else 0)
+
+    @property
+    def outputs_offset(self) -> int:
+        """Bytes of shared memory before the outputs on their way to y: a persistent CTA has them beside the stages."""
+        return round_up(self.pipeline_bytes, 16) if self.config.persistent else 0
 
     @property
     def smem_bytes(self) -> int:
         """Dynamic shared memory of a CTA."""
-        return max(self._pipeline_bytes, self._store_bytes(self.store_n))
+        return max(
+            self.pipeline_bytes,
+            self.outputs_offset + self.outputs_bytes,
+            self.outputs_offset + self._sums_bytes,
+        )
 
     @property
     def column_pitch(self) -> int:
@@ -227,6 +255,11 @@ class SimtGeometry:
     def ctas(self) -> int:
         return prod(self.tiles)
 
+    def launched_ctas(self, target: Target) -> int:
+        """CTAs of the grid."""
+        resident = target.sm_count * self.config.ctas_per_sm
+        return min(self.ctas, resident) if self.config.persistent else self.ctas
+
     @property
     def steps(self) -> int:
         """Stages that a CTA goes through."""
@@ -245,7 +278,8 @@ class SimtGeometry:
     def registers(self) -> int:
         """What a thread needs at the least: accumulators, a segment of each row, filters, addresses."""
         config = self.config
-        return self.thread_m * config.thread_n + config.thread_p * self.segment + config.thread_n + 20
+        numbers = self.thread_m * config.thread_n + config.thread_p * self.segment + config.thread_n
+        return numbers * self.problem.element_bytes // 4 + 20
 
     @property
     def _row_ffmas(self) -> int:
@@ -256,16 +290,11 @@ class SimtGeometry:
         """Channels as straight code: enough to make the loop's own instructions few."""
         if not self.config.unroll_r and self.config.block_r > 1:
             return 1
-        return min(self.config.block_c, ceil_div(_STRAIGHT_FFMAS, self.config.block_r * self._row_ffmas))
+        return min(
+            self.config.block_c // self.config.slices, ceil_div(_STRAIGHT_FFMAS, self.config.block_r * self._row_ffmas)
+        )
 
     @property
     def straight_ffmas(self) -> int:
         """Multiply-adds in the straight code of the innermost loop's body."""
         return self.unroll_c * (self.config.block_r if self.config.unroll_r else 1) * self._row_ffmas
-
-
-def _conflicts(starts: list[int], width: int) -> int:
-    """Passes for loads of `width` floats at `starts`, which one pass would serve if their banks differ."""
-    words = {start + i for start in starts for i in range(width)}
-    banks = [word % _BANKS for word in words]
-    return max(banks.count(bank) for bank in set(banks))

@@ -10,7 +10,7 @@ from im2wingen.problem import ConvProblem
 from im2wingen.target import Target
 
 _SMEM_RESERVE = 1024  # bytes that the driver takes of every CTA's shared memory
-_MAX_BOX_ELEMENTS = 2**30 - 4  # byte offsets within a box are 32-bit
+_MAX_BOX_BYTES = 2**32 - 16  # offsets within a box are 32-bit
 _MAX_STRAIGHT_FFMAS = 6144  # an instruction is 16 bytes, the instruction cache 128 KiB
 
 
@@ -20,14 +20,14 @@ def unsupported(problem: ConvProblem, target: AnyTarget) -> str | None:
         return f"needs a CUDA GPU, the target is {target.name}"
     if (reason := foreign_layout(problem)) is not None:
         return reason
-    if problem.precision != "fp32":
-        return f"simt computes fp32; the problem is {problem.precision}"
+    if problem.precision not in ("fp32", "fp64"):
+        return f"simt computes fp32 and fp64; the problem is {problem.precision}"
     if problem.groups != 1:
         return f"simt computes ungrouped convolutions; the problem has {problem.groups} groups"
     if max(problem.stride_h, problem.stride_w) > MAX_STRIDE:
         return f"simt takes strides up to {MAX_STRIDE}"
-    if problem.c * problem.padded_h * problem.padded_w >= _MAX_BOX_ELEMENTS:
-        return "simt addresses up to 2^30 elements in one image with its padding; the problem's image has more"
+    if problem.c * problem.padded_h * problem.padded_w * problem.element_bytes >= _MAX_BOX_BYTES:
+        return "simt addresses less than 4 GiB in one image with its padding; the problem's image has more"
     if problem.n * problem.p * problem.q * ceil_div(problem.k, 32) > MAX_GRID_X:
         return "simt launches at most 2^31 - 1 CTAs; the problem has too many outputs"
     return None
@@ -86,6 +86,7 @@ def _vectors_of_x_fit(geometry: SimtGeometry, target: Target) -> bool:
     aligned = (problem.w, problem.pad_left)
     return (
         problem.x_layout == "nchw"
+        and config.x_vector <= geometry.unit
         and config.staging == "window"
         and not geometry.pixel_columns
         and problem.stride_w == 1
@@ -99,28 +100,32 @@ RULES: tuple[Rule, ...] = (
         sentence="threads must divide the box: thread_q tile_q, thread_n block_n, thread_p tile_p or else tile_n",
         holds=lambda problem, target, config: whole_threads(problem, config),
     ),
-    _rule("a CTA must have 32 to 1024 threads, a multiple of 32",
-          lambda g, t: g.threads % 32 == 0 and g.threads <= 1024),
+    _rule("a slice must have whole warps of threads, a CTA 1024 threads at most",
+          lambda g, t: g.slice_threads % 32 == 0 and g.threads <= 1024),
+    _rule("slices must divide block_c", lambda g, t: g.config.block_c % g.config.slices == 0),
     _rule(
         "lanes_m must divide the threads along the pixels and 32 / lanes_m those along the filters",
         lambda g, t: g.threads_m % g.config.lanes_m == 0 and g.threads_n % (32 // g.config.lanes_m) == 0,
     ),
-    _rule("block_n must be a multiple of 4 (16-byte copies)", lambda g, t: g.config.block_n % 4 == 0),
+    _rule("block_n filters must be whole 16-byte copies", lambda g, t: g.config.block_n % g.unit == 0),
     _rule("a CTA must have a thread for every 16 bytes of block_n filters",
-          lambda g, t: g.config.block_n <= 4 * g.threads),
+          lambda g, t: g.config.block_n <= g.unit * g.threads),
     _rule("block_r must divide R, and be 1 where taps are staged one by one",
           lambda g, t: g.problem.r % g.config.block_r == 0 and (g.config.staging != "tap" or g.config.block_r == 1)),
     _rule("the box must not reach further beyond the output than a thread does", _box_fits_output),
-    _rule("x_vector needs x in NCHW, window staging, stride 1 and aligned rows", _vectors_of_x_fit),
+    _rule("x_vector, 16 bytes at most, needs x in NCHW, window staging, stride 1 and aligned rows", _vectors_of_x_fit),
     _rule("outputs go through shared memory for NCHW alone",
           lambda g, t: g.config.store == "registers" or g.problem.y_layout == "nchw"),
+    _rule("store_n must divide thread_n, and be 1 where outputs don't go through shared memory",
+          lambda g, t: g.config.store_n >= 1 and g.config.thread_n % g.config.store_n == 0
+          and (g.config.store != "registers" or g.config.store_n == 1)),
     _rule("the threads of ctas_per_sm CTAs must fit the SM", _threads_fit),
     _rule("accumulators, segments and filters of a thread must fit the registers", _registers_fit),
     _rule("the stages of ctas_per_sm CTAs must fit shared memory", _shared_memory_fits),
     _rule("the innermost straight code must fit the instruction cache",
           lambda g, t: g.straight_ffmas <= _MAX_STRAIGHT_FFMAS),
     _rule("a thread must make at most 128 copies for a stage", lambda g, t: g.patch_copies + g.filter_copies <= 128),
-    _rule("the images of a box must have fewer than 2^30 elements",
-          lambda g, t: g.config.tile_n * g.image_elements < _MAX_BOX_ELEMENTS),
+    _rule("the images of a box must have less than 4 GiB",
+          lambda g, t: g.config.tile_n * g.image_elements * g.problem.element_bytes < _MAX_BOX_BYTES),
     _rule("the grid must have fewer than 2^31 CTAs", lambda g, t: g.ctas <= MAX_GRID_X),
 )  # fmt: skip

@@ -13,7 +13,7 @@ from im2wingen.target import Target
 _MAX_WASTE = 1.13  # computed over wanted, of one dimension of the output
 _TINY = 1 << 20  # outputs; a convolution with fewer is a matter of latency and may waste
 _THREAD_COUNTS = range(32, 513, 32)
-_MAX_OUTPUTS = 128  # of a thread
+_MAX_OUTPUT_REGISTERS = 128  # of a thread
 _OTHER_REGISTERS = 30  # of a thread, at the least, beside its accumulators
 
 
@@ -36,7 +36,7 @@ def thread_filters(problem: ConvProblem) -> list[int]:
 def thread_rows(problem: ConvProblem, outputs: int) -> list[int]:
     """Rows (or images) of a thread that computes `outputs` in each."""
     fair = [t for t in range(1, 8) if t <= 2 or (t <= problem.p and _fair(problem, problem.p, t))]
-    return [t for t in fair if t * outputs <= _MAX_OUTPUTS] or [1]
+    return [t for t in fair if t * output_registers(problem, outputs) <= _MAX_OUTPUT_REGISTERS] or [1]
 
 
 def tile_rows(problem: ConvProblem, thread_p: int, threads_q: int) -> list[int]:
@@ -79,9 +79,14 @@ def block_filter_rows(problem: ConvProblem) -> list[int]:
     return sorted({1, problem.r, *(r for r in (2, 3) if problem.r % r == 0)})
 
 
-def resident_ctas(threads: int, outputs: int) -> list[int]:
-    """CTAs of an SM whose threads' registers hold their outputs."""
-    most = 65536 // (threads * (outputs + _OTHER_REGISTERS))
+def output_registers(problem: ConvProblem, outputs: int) -> int:
+    """Registers of so many accumulators."""
+    return outputs * max(1, problem.element_bytes // 4)
+
+
+def resident_ctas(threads: int, registers: int) -> list[int]:
+    """CTAs of an SM whose threads' registers hold their accumulators, which take `registers`."""
+    most = 65536 // (threads * (registers + _OTHER_REGISTERS))
     return [n for n in range(1, min(most, 8) + 1) if n * threads >= 128 or n == most] or [1]
 
 
@@ -89,7 +94,13 @@ def x_vectors(problem: ConvProblem, columns: int) -> list[int]:
     """Elements of x that one aligned copy can move along w; `columns` divides every box's first column."""
     if problem.x_layout != "nchw" or problem.stride_w != 1 or problem.s == 1:
         return [1]
-    return [v for v in (1, 2, 4) if problem.w % v == 0 and problem.pad_left % v == 0 and columns % v == 0]
+    widths = [v for v in (1, 2, 4) if v * problem.element_bytes <= 16]
+    return [v for v in widths if problem.w % v == 0 and problem.pad_left % v == 0 and columns % v == 0]
+
+
+def store_filters(store: str, thread_n: int) -> list[int]:
+    """Filters of a thread that it stores at once."""
+    return [1] if store == "registers" else [n for n in (8, 4, 2, 1) if thread_n % n == 0][:3]
 
 
 def suggest(problem: ConvProblem, target: Target, choose: Choose) -> SimtConfig:
@@ -107,24 +118,35 @@ def suggest(problem: ConvProblem, target: Target, choose: Choose) -> SimtConfig:
     together = images_together(tile_p, thread_p)
     tile_n = choose(f"tile_n.{threads_m * threads_n}x{together}", tile_images(problem, threads_m * threads_n, together))
     threads = int(tile_n * threads_m * threads_n)
-    outputs = thread_p * thread_q * thread_n
+    registers = output_registers(problem, thread_p * thread_q * thread_n)
     # only what both counts share with a warp matters
     shared_m, shared_n = gcd(threads // threads_n, 32), gcd(threads_n, 32)
     aligned = 4 if tile_q >= problem.q else gcd(tile_q, 4)
     one_tap = staging == "tap"
+    block_c = choose("block_c", block_channels(problem))
+    divisors = gcd(block_c, 4) if 4 * threads <= _THREAD_COUNTS[-1] else 1
+    slices = choose(f"slices.{divisors}", [n for n in (1, 2, 4) if divisors % n == 0])
+    store = choose("store", ("registers", "shared", "warp") if problem.y_layout == "nchw" else ("registers",))
     picks: dict[str, Any] = {
         "lanes_m": choose(f"lanes_m.{shared_m}x{shared_n}", pixel_lanes(shared_m, shared_n)),
-        "block_c": choose("block_c", block_channels(problem)),
+        "block_c": block_c,
+        "slices": slices,
         "block_r": choose("block_r.tap", (1,)) if one_tap else choose("block_r", block_filter_rows(problem)),
         "num_stages": choose("num_stages", (1, 2, 3, 4)),
-        "ctas_per_sm": choose(f"ctas_per_sm.{threads}x{outputs}", resident_ctas(threads, outputs)),
+        "ctas_per_sm": choose(
+            f"ctas_per_sm.{slices * threads}x{registers}", resident_ctas(slices * threads, registers)
+        ),
+        "persistent": choose("persistent", (False, True)),
         "unroll_r": choose("unroll_r.tap", (True,)) if one_tap else choose("unroll_r", (True, False)),
         "x_vector": choose(f"x_vector.{aligned}", x_vectors(problem, aligned))
         if staging == "window"
         else choose("x_vector.single", (1,)),
-        "store": choose("store", ("registers", "shared") if problem.y_layout == "nchw" else ("registers",)),
+        "store": store,
+        "store_n": choose(f"store_n.{store}x{thread_n}", store_filters(store, thread_n)),
         "tile_order": choose("tile_order", ("linear", "zigzag")),
         "fragment_order": choose("fragment_order", ("linear", "zigzag")),
+        "fragment_outer": choose("fragment_outer", ("pixels", "filters")),
+        "accumulators": choose("accumulators", ("stored", "copied", "placed", "shifted")),
     }
     return SimtConfig(
         staging=staging, tile_n=tile_n, tile_p=tile_p, tile_q=tile_q, block_n=block_n, thread_p=thread_p,

@@ -17,8 +17,10 @@ constexpr bool kOneTapGroup = BLOCK_R == R && BLOCK_S == S;
 constexpr int64_t IMAGE_ELEMENTS = kExplicit ? int64_t(kInputChannelsLast ? 1 : C) * P * PADDED_W * COLUMN_PITCH
                                              : int64_t(C) * H * W;
 constexpr int64_t CHANNEL_STEP = kInputChannelsLast ? 1 : IMAGE_ELEMENTS / C;  // elements from one channel to the next
-static_assert(TILE_N * IMAGE_ELEMENTS < (int64_t(1) << 30) - 4, "byte offsets within a box are 32-bit");
+constexpr int BYTES = sizeof(Element), COPY_BYTES = X_VECTOR * BYTES;
+static_assert(TILE_N * IMAGE_ELEMENTS * BYTES < kOutside, "byte offsets within a box are 32-bit");
 static_assert(THREADS % CHANNEL_LANES == 0, "whole groups of copying threads");
+static_assert(COPY_BYTES <= 16, "a copy has 16 bytes at most");
 static_assert(X_VECTOR == 1 || (!kInputChannelsLast && !kExplicit && !kPixelColumns && STRIDE_W == 1),
               "vectors of x run along w");
 static_assert(W % X_VECTOR == 0 && PAD_LEFT % X_VECTOR == 0 &&
@@ -36,7 +38,7 @@ __device__ __forceinline__ PatchCopy patch_copy(const Tile& tile, int r, int s, 
                        (r + row) * (kInputChannelsLast ? C : 1);
     const int target = n * IMAGE_PITCH + p * PIXEL_ROW_STEP + row * TAP_ROW_STEP + column % PHASES * PHASE_PITCH +
                        column / PHASES;
-    return {inside ? uint32_t(source) * 4 : kOutside, uint32_t(target) * 4};
+    return {inside ? uint32_t(source) * BYTES : kOutside, uint32_t(target) * BYTES};
   } else {
     const int column = place % COPY_COLUMNS * X_VECTOR, row = place / COPY_COLUMNS % ROWS;
     const int n = place / (COPY_COLUMNS * ROWS);
@@ -46,7 +48,7 @@ __device__ __forceinline__ PatchCopy patch_copy(const Tile& tile, int r, int s, 
     const bool inside = tile.n + n < N && unsigned(h) < unsigned(H) && unsigned(col) < unsigned(W);
     const int source = n * int(IMAGE_ELEMENTS) + (h * W + col) * (kInputChannelsLast ? C : 1);
     const int target = n * IMAGE_PITCH + row * ROW_PITCH + column % PHASES * PHASE_PITCH + column / PHASES;
-    return {inside ? uint32_t(source) * 4 : kOutside, uint32_t(target) * 4};
+    return {inside ? uint32_t(source) * BYTES : kOutside, uint32_t(target) * BYTES};
   }
 }
 
@@ -58,8 +60,8 @@ __device__ __forceinline__ void write_plan(PatchCopy* smem_plan, const Tile& til
 }
 
 // Channels c .. c + BLOCK_C of the patch; channels from C on are zeros.
-__device__ __forceinline__ void load_patch(float* smem_patch, const PatchCopy* smem_plan, const Tile& tile,
-                                           const float* source, int r, int s, int c) {
+__device__ __forceinline__ void load_patch(Element* smem_patch, const PatchCopy* smem_plan, const Tile& tile,
+                                           const Element* source, int r, int s, int c) {
   const int thread = threadIdx.x;
   const int channel_lane = kInputChannelsLast ? thread % CHANNEL_LANES : thread / PLACE_LANES;
   const int place_lane = kInputChannelsLast ? thread / CHANNEL_LANES : thread % PLACE_LANES;
@@ -75,11 +77,11 @@ __device__ __forceinline__ void load_patch(float* smem_patch, const PatchCopy* s
     for (int j = 0; j < BLOCK_C; j += CHANNEL_LANES) {
       if (BLOCK_C % CHANNEL_LANES != 0 && channel_lane + j >= BLOCK_C) break;
       const bool inside = copy.source != kOutside && (C % BLOCK_C == 0 || c + channel_lane + j < C);
-      char* const smem = to + j * CHANNEL_PITCH * 4 + copy.target;
-      const char* const gmem = from + copy.source + j * CHANNEL_STEP * 4;
-      if constexpr (X_VECTOR == 4)
+      char* const smem = to + j * CHANNEL_PITCH * BYTES + copy.target;
+      const char* const gmem = from + copy.source + j * CHANNEL_STEP * BYTES;
+      if constexpr (COPY_BYTES == 16)
         ptx::cp_async_cg_16(smem, gmem, inside);
-      else if constexpr (X_VECTOR == 2)
+      else if constexpr (COPY_BYTES == 8)
         ptx::cp_async_ca_8(smem, gmem, inside);
       else
         ptx::cp_async_ca_4(smem, gmem, inside);
@@ -89,20 +91,20 @@ __device__ __forceinline__ void load_patch(float* smem_patch, const PatchCopy* s
 
 // The group's taps from (r, s) on, for channels c .. c + BLOCK_C and the CTA's filters; what is beyond C or K is zero.
 // A thread keeps its filters; it steps through channels and taps by constants, so one address serves all its copies.
-constexpr int UNIT_LANES = BLOCK_N / 4, ROW_LANES = UNIT_LANES < THREADS ? THREADS / UNIT_LANES : 1;
+constexpr int UNIT_LANES = BLOCK_N / UNIT, ROW_LANES = UNIT_LANES < THREADS ? THREADS / UNIT_LANES : 1;
 __device__ constexpr int common_divisor(int a, int b) { return b == 0 ? a : common_divisor(b, a % b); }
 
-__device__ __forceinline__ void load_filter(float* smem_filter, const Tile& tile, const float* packed, int r, int s,
+__device__ __forceinline__ void load_filter(Element* smem_filter, const Tile& tile, const Element* packed, int r, int s,
                                             int c) {
   constexpr int C_LANES = common_divisor(ROW_LANES, BLOCK_C), TAP_LANES = ROW_LANES / C_LANES;
   static_assert(UNIT_LANES <= THREADS, "one thread for every 16 bytes of a row of filters");
-  const int filter = threadIdx.x % UNIT_LANES * 4, row = threadIdx.x / UNIT_LANES;
+  const int filter = threadIdx.x % UNIT_LANES * UNIT, row = threadIdx.x / UNIT_LANES;
   const int channel = row % C_LANES, tap = row / C_LANES;
   if (THREADS % UNIT_LANES != 0 && row >= ROW_LANES) return;
   const bool filter_inside = FILTERS % BLOCK_N == 0 || tile.k + filter < FILTERS;
-  float* const to = smem_filter + (tap * BLOCK_C + channel) * BLOCK_N + filter;
+  Element* const to = smem_filter + (tap * BLOCK_C + channel) * BLOCK_N + filter;
   // The taps of a group are whole filter rows, or one tap: they follow one another in `packed` too.
-  const float* const from = packed + (int64_t(r * S + s + tap) * C + c + channel) * FILTERS + tile.k + filter;
+  const Element* const from = packed + (int64_t(r * S + s + tap) * C + c + channel) * FILTERS + tile.k + filter;
 #pragma unroll
   for (int i = 0; i < TAPS; i += TAP_LANES) {
     if (TAPS % TAP_LANES != 0 && tap + i >= TAPS) break;

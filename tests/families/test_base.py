@@ -26,7 +26,8 @@ from im2wingen.target import Target, preset
 T = TypeVar("T")
 TARGET = preset("sm_90a")
 PRECISIONS = {
-    "simt": ("fp32",), "mma": ("fp16", "bf16", "tf32", "fp32", "fp64"), "wgmma": ("fp16", "bf16", "tf32", "fp32"),
+    "simt": ("fp32", "fp64"), "mma": ("fp16", "bf16", "tf32", "fp32", "fp64"),
+    "wgmma": ("fp16", "bf16", "tf32", "fp32"),
     "wgmma_rows": ("fp16", "bf16"),
 }  # fmt: skip
 SHAPES = ("cv1", "cv5", "cv12", "n1c1h1w1k1r1s1", "n3c17h9w40k33r3s2st2x1pad1,0,2,1dil1x2")
@@ -373,10 +374,16 @@ def test_templates_name_all_that_plans_use(family: Family) -> None:
 TILED_GRID = "constexpr int64_t GRID = int64_t((N + TILE_N - 1) / TILE_N) * kTilesP * kTilesQ * kTilesN;"
 OWN_CONSTANTS = {
     "simt": f"""
-constexpr int kPipeline = 4 * kNumStages * STAGE_FLOATS + (kHasPlan ? int(sizeof(PatchCopy)) * PLACES : 0);
-constexpr int kStore = 4 * STORE_N * THREADS_N * ((BLOCK_M + 31) / 32 * 32 + 16);
-constexpr int SMEM_BYTES = kPipeline > kStore ? kPipeline : kStore;
-{TILED_GRID}
+constexpr int kBytes = sizeof(Element), kPlan = kHasPlan ? int(sizeof(PatchCopy)) * PLACES : 0;
+constexpr int kPipeline = kBytes * kNumStages * STAGE_ELEMENTS + kPlan;
+constexpr bool kByWarp = kStore == Store::warp;
+constexpr int kPitch = outputs_pitch(kByWarp ? LANES_M * THREAD_M : BLOCK_M);
+constexpr int kFilters = STORE_N * (kByWarp ? SLICE_THREADS / 32 * LANES_N : THREADS_N);
+constexpr int kOutputs = kStore == Store::registers ? 0 : kBytes * kFilters * kPitch;
+constexpr int kSums = kBytes * (SLICES - 1) * BLOCK_M * BLOCK_N, kAfter = kOutputs > kSums ? kOutputs : kSums;
+constexpr int SMEM_BYTES = kPipeline > OUTPUTS_OFFSET + kAfter ? kPipeline : OUTPUTS_OFFSET + kAfter;
+constexpr int64_t kResident = {TARGET.sm_count} * kCtasPerSm;
+constexpr int64_t GRID = kPersistent && kCtas > kResident ? kResident : kCtas;
 """,
     "mma": f"""
 constexpr int kStages = A_ELEMENTS + B_ELEMENTS, kOut = (kOutputChannelsLast ? BLOCK_M : BLOCK_N) * OUT_PITCH;

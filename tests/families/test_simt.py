@@ -11,56 +11,60 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import im2wingen.emulator.plan
+from im2wingen.dtypes import STORAGE_DTYPE
 from im2wingen.emulator import run_plan
 from im2wingen.errors import CompileError, EmulatorError, UsageError
 from im2wingen.families.base import Launch
 from im2wingen.families.simt import SIMT
 from im2wingen.families.simt_config import SimtConfig
 from im2wingen.nvrtc import compile_cubin
-from im2wingen.problem import ConvProblem
+from im2wingen.problem import ConvProblem, Precision
 from im2wingen.reference import conv_reference
 from im2wingen.render import Source, render
 from im2wingen.sass import instruction_counts
 from im2wingen.target import PRESETS, preset
 
 TARGET = preset("sm_90a")
+TWO_SMS = replace(TARGET, sm_count=2)  # a persistent CTA computes several boxes
 SMALL = SimtConfig(
     staging="window", tile_n=1, tile_p=4, tile_q=8, block_n=32, block_c=4, block_r=1, thread_p=2, thread_q=4,
-    thread_n=4, lanes_m=4, num_stages=2, ctas_per_sm=1, unroll_r=True, x_vector=1, store="registers",
-    tile_order="linear", fragment_order="linear",
+    thread_n=4, slices=1, lanes_m=4, num_stages=2, ctas_per_sm=1, persistent=False, unroll_r=True, x_vector=1,
+    store="registers", store_n=1, tile_order="linear", fragment_order="linear", fragment_outer="pixels",
+    accumulators="stored",
 )  # fmt: skip
 LARGE = replace(
     SMALL, tile_p=16, tile_q=16, block_n=64, block_c=8, block_r=3, thread_n=8, ctas_per_sm=2, unroll_r=True
 )  # fmt: skip
 
 
-def problem_of(shape: str, layout: str = "nchw", epilogue: str = "none") -> ConvProblem:
-    return ConvProblem.parse(shape, precision="fp32", layout=layout, epilogue=epilogue)
+def problem_of(shape: str, layout: str = "nchw", epilogue: str = "none", precision: Precision = "fp32") -> ConvProblem:
+    return ConvProblem.parse(shape, precision=precision, layout=layout, epilogue=epilogue)
 
 
 def arrays_of(problem: ConvProblem, seed: int = 0) -> dict[str, np.ndarray[Any, Any]]:
     """Small integers, so that y is exact; read-only inputs, y full of NaN."""
     rng = np.random.default_rng(seed)
+    dtype = STORAGE_DTYPE[problem.precision]
     arrays = {
-        name: rng.integers(-4, 5, shape).astype(np.float32)
+        name: rng.integers(-4, 5, shape).astype(dtype)
         for name, shape in (("x", problem.x_shape), ("w", problem.w_shape), ("bias", (problem.k,)))
     }
     for array in arrays.values():
         array.flags.writeable = False
-    return arrays | {"y": np.full(problem.y_shape, np.nan, np.float32)}
+    return arrays | {"y": np.full(problem.y_shape, np.nan, dtype)}
 
 
 def run(problem: ConvProblem, config: SimtConfig, arrays: dict[str, np.ndarray[Any, Any]], **options: Any) -> None:
     """Emulate the plan of a legal config; arrays["y"] changes."""
     assert SIMT.broken_rules(problem, TARGET, config) == []
-    run_plan(SIMT.plan(problem, TARGET, config), arrays, **options)
+    run_plan(SIMT.plan(problem, TWO_SMS, config), arrays, **options)
 
 
 def assert_exact(problem: ConvProblem, config: SimtConfig, **options: Any) -> None:
     arrays = arrays_of(problem)
     run(problem, config, arrays, **options)
     wanted = conv_reference(problem, arrays["x"], arrays["w"], arrays["bias"])
-    np.testing.assert_array_equal(arrays["y"], wanted.astype(np.float32))
+    np.testing.assert_array_equal(arrays["y"], wanted.astype(arrays["y"].dtype))
 
 
 # ---- what is supported, the space, the default ----
@@ -70,7 +74,7 @@ def test_says_why_it_cannot() -> None:
     grouped = ConvProblem.parse("n1c4h4w4k4r1s1g2", precision="fp32")
     assert "groups" in (SIMT.unsupported(grouped, TARGET) or "")
     assert "fp16" in (SIMT.unsupported(problem_of("cv1").parse("cv1"), TARGET) or "")
-    assert "2^30 elements" in (SIMT.unsupported(problem_of("n1c1024h2w2k1r1s1pad1023"), TARGET) or "")
+    assert "4 GiB" in (SIMT.unsupported(problem_of("n1c1024h2w2k1r1s1pad1023"), TARGET) or "")
     assert SIMT.unsupported(problem_of("cv1"), TARGET) is None
 
 
@@ -150,9 +154,14 @@ def test_what_the_rules_allow_compiles(shape: str) -> None:
 
 # ---- compilation ----
 
-COMPILED = {
+COMPILED: dict[str, tuple[str, dict[str, Any]]] = {
     "window": ("cv8", {"num_stages": 2}),
-    "window, 16-byte copies, shared stores": ("cv8", {"x_vector": 4, "store": "shared", "tile_order": "zigzag"}),
+    "window, 16-byte copies, shared stores": ("cv8", {"x_vector": 4, "store": "shared", "store_n": 4}),
+    "persistent, stores of a warp, slices": (
+        "cv9",
+        {"tile_p": 8, "ctas_per_sm": 1, "persistent": True, "store": "warp", "store_n": 2, "slices": 2,
+         "accumulators": "shifted"},
+    ),
     "window, stride 4": (
         "cv1",
         {"block_r": 11, "block_c": 1, "tile_p": 8, "tile_q": 8, "tile_n": 2, "block_n": 96, "thread_n": 12,
@@ -181,6 +190,22 @@ def test_compiles_without_spills(name: str, arch: str) -> None:
     assert counts["FFMA"] >= config.thread_p * config.thread_q * config.thread_n
 
 
+@pytest.mark.parametrize("layout", ["nchw", "nhwc"])
+@pytest.mark.parametrize("layer", [f"cv{i}" for i in range(1, 13)])
+def test_defaults_do_not_spill(layer: str, layout: str) -> None:
+    problem = problem_of(layer, layout)
+    cubin = compile_cubin(render(SIMT.plan(problem, TARGET, SIMT.default(problem, TARGET)).launches[-1]), TARGET.arch)
+    assert cubin.spill_bytes == 0
+
+
+@pytest.mark.parametrize("layout", ["nchw", "nhwc"])
+def test_doubles_compile_without_spills(layout: str) -> None:
+    problem = problem_of("cv9", layout, precision="fp64")
+    cubin = compile_cubin(render(SIMT.plan(problem, TARGET, SIMT.default(problem, TARGET)).launches[-1]), TARGET.arch)
+    assert cubin.spill_bytes == 0
+    assert instruction_counts(cubin)["DFMA"] > 0
+
+
 # ---- emulated arithmetic ----
 
 
@@ -190,6 +215,7 @@ class Case:
     config: dict[str, Any]
     layout: str = "nchw"
     epilogue: str = "none"
+    precision: Precision = "fp32"
 
 
 CASES = {
@@ -221,7 +247,38 @@ CASES = {
     "pairs, one stage": Case("n1c6h9w10k33r3s3", {"x_vector": 2, "num_stages": 1, "block_r": 3, "store": "shared"}),
     # several passes of shared stores, an odd width, boxes beyond the right and lower edge
     "shared stores": Case("n1c2h10w13k24r3s3", {"store": "shared", "thread_n": 8, "block_n": 64, "block_c": 2,
-                                               "tile_p": 8, "tile_q": 12}),
+                                               "store_n": 2, "tile_p": 8, "tile_q": 12}),
+    # three boxes a CTA and one that has two: the next box's inputs land while the last outputs are stored
+    "persistent": Case("n3c5h9w13k40r3s3pad1", {"persistent": True, "store": "shared", "block_c": 2, "num_stages": 3,
+                                               "tile_q": 8}, "nchw", "bias"),
+    "persistent, one stage": Case("n2c4h9w13k33r3s3st2pad1", {"persistent": True, "num_stages": 1, "block_c": 2,
+                                                             "block_r": 3, "tile_q": 4, "thread_p": 1}, "nhwc"),
+    # three teams' sums are added to the first's; the channels of the last chunk are one team's alone (C = 9 of 12)
+    "slices": Case("n2c9h7w9k20r3s3pad1", {"slices": 4, "tile_p": 8, "thread_n": 8, "lanes_m": 8, "store": "shared"},
+                   "nchw", "bias"),
+    # fp64: copies of one element and of two, an odd K, a thread's columns that are no whole vectors
+    "doubles": Case("n1c6h9w10k33r3s3", {"x_vector": 2, "store": "shared", "block_r": 3, "accumulators": "placed"},
+                    "nchw", "bias", "fp64"),
+    "doubles, channels last": Case(
+        "n2c5h9w13k9r3s3st2pad1",
+        {"slices": 2, "persistent": True, "thread_p": 1, "thread_q": 3, "tile_q": 6, "tile_n": 2, "lanes_m": 16,
+         "block_n": 8, "accumulators": "copied"},
+        "nhwc", "bias_relu", "fp64",
+    ),
+    "doubles, explicit": Case("n1c5h9w11k20r3s3", {"staging": "explicit", "thread_p": 1, "block_n": 16, "lanes_m": 8},
+                              "nhwc-nchw", "none", "fp64"),
+    # a warp's runs of 4 columns in two rows; boxes beyond the lower edge
+    "stores of a warp": Case(
+        "n3c2h10w14k24r3s3",
+        {"store": "warp", "store_n": 2, "thread_n": 8, "block_n": 64, "block_c": 2, "tile_n": 2, "tile_p": 8,
+         "tile_q": 12, "lanes_m": 8, "persistent": True, "accumulators": "shifted"},
+        "nhwc-nchw",
+    ),
+    "stores of a warp across images": Case(
+        "n6c4h7w7k16r3s3",
+        {"store": "warp", "tile_n": 4, "tile_p": 5, "tile_q": 5, "thread_q": 5, "block_n": 64, "lanes_m": 2,
+         "slices": 2},
+    ),
     "tap": Case("n2c5h9w11k33r3s3st2x1pad1dil1x2", {"staging": "tap", "num_stages": 3, "tile_q": 8}, "nhwc", "bias"),
     "tap, channels first": Case("n1c5h9w11k20r2s3", {"staging": "tap", "num_stages": 1}, "nchw-nhwc", "bias_relu"),
     "pointwise": Case("n2c20h9w9k20r1s1st2", {"staging": "window", "block_c": 8, "tile_p": 4, "tile_q": 4,
@@ -235,7 +292,7 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_integers_are_exact(name: str) -> None:
     case = CASES[name]
-    problem = problem_of(case.shape, case.layout, case.epilogue)
+    problem = problem_of(case.shape, case.layout, case.epilogue, case.precision)
     least = {"block_n": 32, "tile_p": 4} | case.config
     for seed, poison in ((0, "nan"), (1, "finite")):
         assert_exact(problem, replace(SMALL, **least), seed=seed, poison=poison)
@@ -273,7 +330,9 @@ def non_finite_arrays() -> dict[str, np.ndarray[Any, Any]]:
     return arrays | {"w": w}
 
 
-@pytest.mark.parametrize("changes", [{}, {"staging": "tap"}, {"staging": "explicit"}, {"store": "shared"}], ids=str)
+@pytest.mark.parametrize(
+    "changes", [{}, {"staging": "tap"}, {"staging": "explicit"}, {"store": "shared", "store_n": 2}], ids=str
+)
 def test_padding_is_skipped_not_multiplied(changes: dict[str, Any]) -> None:
     arrays = non_finite_arrays()
     run(NON_FINITE, replace(SMALL, block_c=2, **changes), arrays, poison="finite")
@@ -298,6 +357,9 @@ MUTANTS: dict[str, tuple[str, str]] = {
     "columns beyond W": ("unsigned(col) < unsigned(W)", "col < W"),
     "rows beyond H": ("unsigned(h) < unsigned(H)", "h < H"),
     "filters beyond K": ("if (k >= K) continue;", ""),
+    "a slice's sums taken away": ("+= mine[", "-= mine["),
+    "no barrier before the sums": ("__syncthreads();  // the sums of the other", "// the sums of the other"),
+    "the next box's copies are this one's": ("load_cta += gridDim.x;", ""),
     "no bias": ("kHasBias ? acc + bias : acc", "acc"),
 }  # fmt: skip
 
@@ -326,7 +388,18 @@ def test_mutants_are_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     mutate(monkeypatch, *MUTANTS[name])
     problem = problem_of("n1c7h9w9k41r3s3pad1", "nhwc-nchw", "bias")
     config = replace(
-        SMALL, store="shared", tile_p=8, block_c=2, block_r=3, thread_n=8, block_n=64, lanes_m=8, num_stages=3
+        SMALL,
+        store="shared",
+        tile_p=8,
+        block_c=2,
+        block_r=3,
+        thread_n=8,
+        block_n=64,
+        lanes_m=8,
+        num_stages=3,
+        slices=2,
+        persistent=True,
+        accumulators="placed",
     )
     assert SIMT.broken_rules(problem, TARGET, config) == []
     with pytest.raises((AssertionError, EmulatorError)):

@@ -29,7 +29,7 @@ PROBLEMS = (  # shape, layout
     ("n3c144h10w12k72r3s3st2pad1", "nhwc"),  # 8-bit elements: 16 bytes of channels in a second chunk
 )
 PRECISIONS = {
-    "simt": ("fp32",), "mma": ("fp16", "bf16", "tf32", "fp32", "fp64"),
+    "simt": ("fp32", "fp64"), "mma": ("fp16", "bf16", "tf32", "fp32", "fp64"),
     "wgmma": ("fp16", "bf16", "tf32", "fp32", "int8", "e4m3"),
     "wgmma_rows": ("fp16", "bf16"),
 }  # fmt: skip

@@ -1,0 +1,113 @@
+// NCHW by way of shared memory, so that neighbouring threads write neighbours; STORE_N of a thread's filters at once.
+constexpr int PASS_N = STORE_N > 0 ? STORE_N : THREAD_N;
+static_assert(THREAD_N % PASS_N == 0, "whole passes over a thread's filters");
+static_assert(kStore == Store::registers || !kOutputChannelsLast, "rows of y run along q");
+
+// Elements from filter to filter: neighbouring filters lie half of the banks apart.
+__device__ constexpr int outputs_pitch(int pixels) {
+  constexpr int BANKS = 128 / sizeof(Element);
+  return (pixels + BANKS - 1) / BANKS * BANKS + BANKS / 2;
+}
+
+// A thread's outputs of one filter and row, in vectors.
+__device__ __forceinline__ void write_row(Element* smem, const Element (&acc)[THREAD_M][THREAD_N], int row, int j) {
+  constexpr int WIDTH = aligned_width(THREAD_Q);
+#pragma unroll
+  for (int column = 0; column < THREAD_Q; column += WIDTH) {
+    Vector<WIDTH> outputs;
+#pragma unroll
+    for (int v = 0; v < WIDTH; ++v) outputs.e[v] = acc[row * THREAD_Q + column + v][j];
+    *reinterpret_cast<Vector<WIDTH>*>(smem + column) = outputs;
+  }
+}
+
+// The whole CTA together: a warp writes whole rows of the box.
+//   smem [filter][pixel]
+__device__ __forceinline__ void store_through_shared(const Element (&acc)[THREAD_M][THREAD_N], const Fragment& fragment,
+                                                     const Tile& tile, Element* smem, Element* y) {
+  constexpr int PITCH = outputs_pitch(BLOCK_M);
+  constexpr int WIDTH = least(aligned_width(Q), aligned_width(TILE_Q)), PIXELS = BLOCK_M / WIDTH;
+  constexpr int SLOTS = PASS_N * THREADS_N;
+  // A thread's filters of a pass are a constant apart: one address serves them all.
+  constexpr int FILTER_LANES = common_divisor(THREADS / 32, THREADS_N);
+  constexpr int PIXEL_LANES = THREADS / FILTER_LANES;
+#pragma unroll
+  for (int first = 0; first < THREAD_N; first += PASS_N) {
+    __syncthreads();  // the stages, or the outputs of the pass before, are read
+#pragma unroll
+    for (int j = 0; j < PASS_N; ++j) {
+      if (!has_outputs()) break;
+      const int slot = j * THREADS_N + fragment.k / VECTOR_N;
+#pragma unroll
+      for (int i = 0; i < THREAD_P; ++i) {
+        const int pixel = (fragment.image(i) * TILE_P + fragment.row(i)) * TILE_Q + fragment.q;
+        write_row(smem + slot * PITCH + pixel, acc, i, first + j);
+      }
+    }
+    __syncthreads();  // the pass is written
+    const int filter_lane = threadIdx.x / PIXEL_LANES, first_k = tile.k + filter_lane * VECTOR_N;
+#pragma unroll 1  // straight code would hold every pixel's address at once, beside the accumulators
+    for (int i = 0; i < (PIXELS + PIXEL_LANES - 1) / PIXEL_LANES; ++i) {
+      const int pixel = (threadIdx.x % PIXEL_LANES + i * PIXEL_LANES) * WIDTH;
+      const int n = tile.n + pixel / (TILE_P * TILE_Q), p = tile.p + pixel / TILE_Q % TILE_P;
+      const int q = tile.q + pixel % TILE_Q;
+      if (pixel >= BLOCK_M || n >= N || p >= P || q >= Q) continue;
+      Element* const to = y + output_offset(n, p, q, first_k);
+      const Element* const from = smem + filter_lane * PITCH + pixel;
+#pragma unroll
+      for (int slot = 0; slot < SLOTS; slot += FILTER_LANES) {
+        const int j = first + slot / THREADS_N;
+        const int k = (j / VECTOR_N * THREADS_N + slot % THREADS_N) * VECTOR_N + j % VECTOR_N;
+        if (K % BLOCK_N != 0 && first_k + k >= K) continue;
+        *reinterpret_cast<Vector<WIDTH>*>(to + output_offset(0, 0, 0, k)) =
+            *reinterpret_cast<const Vector<WIDTH>*>(from + slot * PITCH);
+      }
+    }
+  }
+}
+
+// Each warp for itself, without waiting for the others: it writes the runs of columns that its own threads computed.
+//   smem [warp][filter][row of a thread][thread along the pixels][column of a thread]
+__device__ __forceinline__ void store_by_warp(const Element (&acc)[THREAD_M][THREAD_N], const Fragment& fragment,
+                                              const Tile& tile, Element* smem, Element* y) {
+  constexpr int PIXELS = LANES_M * THREAD_M, PITCH = outputs_pitch(PIXELS), SLOTS = PASS_N * LANES_N;
+  constexpr int WIDTH = least(aligned_width(Q), aligned_width(THREAD_Q)), VECTORS = PIXELS / WIDTH;
+  // A lane's filters of a pass are a constant apart. Eight lanes or more write neighbours.
+  constexpr int TOGETHER = common_divisor(32, VECTORS) > 8 ? common_divisor(32, VECTORS) : 8;
+  constexpr int FILTER_LANES = common_divisor(LANES_N, 32 / TOGETHER), PIXEL_LANES = 32 / FILTER_LANES;
+  if (!kPersistent || SLICES > 1) __syncthreads();  // the stages and the slices' sums are read
+  if (!has_outputs()) return;
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, filter_lane = lane / PIXEL_LANES;
+  const int first_k = tile.k + (warp / WARPS_M * LANES_N + filter_lane) * VECTOR_N;
+  Element* const mine = smem + warp * SLOTS * PITCH;
+#pragma unroll
+  for (int first = 0; first < THREAD_N; first += PASS_N) {
+    __syncwarp();  // the outputs of the pass before are read
+#pragma unroll
+    for (int j = 0; j < PASS_N; ++j) {
+#pragma unroll
+      for (int i = 0; i < THREAD_P; ++i)
+        write_row(mine + (j * LANES_N + lane_n(lane)) * PITCH + (i * LANES_M + lane_m(lane)) * THREAD_Q, acc, i,
+                  first + j);
+    }
+    __syncwarp();  // the pass is written
+#pragma unroll 1  // as above
+    for (int vector = lane % PIXEL_LANES; vector < VECTORS; vector += PIXEL_LANES) {
+      const int pixel = vector * WIDTH, thread = pixel / THREAD_Q % LANES_M, i = pixel / (THREAD_Q * LANES_M);
+      Fragment source;
+      source.place(warp % WARPS_M * LANES_M + thread);
+      const int n = tile.n + source.image(i), p = tile.p + source.row(i), q = tile.q + source.q + pixel % THREAD_Q;
+      if (n >= N || p >= P || q >= Q) continue;
+      Element* const to = y + output_offset(n, p, q, first_k);
+      const Element* const from = mine + filter_lane * PITCH + pixel;
+#pragma unroll
+      for (int slot = 0; slot < SLOTS; slot += FILTER_LANES) {
+        const int j = first + slot / LANES_N;
+        const int k = (j / VECTOR_N * THREADS_N + slot % LANES_N) * VECTOR_N + j % VECTOR_N;
+        if (K % BLOCK_N != 0 && first_k + k >= K) continue;
+        *reinterpret_cast<Vector<WIDTH>*>(to + output_offset(0, 0, 0, k)) =
+            *reinterpret_cast<const Vector<WIDTH>*>(from + slot * PITCH);
+      }
+    }
+  }
+}
