@@ -16,6 +16,9 @@ from im2wingen.target import Target
 T = TypeVar("T")
 TemplateValue = int | bool | str
 Pipe = Literal["memory", "ffma", "mma"]
+# direct: elements are multiplied as they are, or as their precision says. split: fp32 elements as sums of two numbers
+# of 11 bits, by several products on tensor cores.
+Arithmetic = Literal["direct", "split"]
 AnyTarget = Target | CpuTarget  # a family runs on one of both kinds; `unsupported` alone takes either
 
 
@@ -88,6 +91,7 @@ class Plan:
 
     launches: tuple[Launch, ...]
     workspace: Mapping[str, int] = field(default_factory=dict)
+    arithmetic: Arithmetic = "direct"
 
     @property
     def workspace_bytes(self) -> int:

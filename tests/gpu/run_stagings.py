@@ -29,7 +29,7 @@ PROBLEMS = (  # shape, layout
 )
 PRECISIONS = {
     "simt": ("fp32",), "mma": ("fp16", "bf16", "tf32"), "wgmma": ("fp16", "bf16", "tf32"),
-    "wgmma_rows": ("fp16", "bf16"),
+    "wgmma_rows": ("fp16", "bf16", "tf32", "fp32"),
 }  # fmt: skip
 WAYS = (  # fields of configs
     "staging", "window_order", "mapping", "split", "input_staging", "num_producer_warpgroups", "slot_order",
