@@ -1,9 +1,9 @@
-"""The wgmma_rows family: first layers (few input channels) in fp16 and bf16 on Hopper's tensor cores; sm_90a."""
+"""The wgmma_rows family: first layers (few input channels) on Hopper's tensor cores; sm_90a."""
 
 from im2wingen.families import wgmma_rows_rules
 from im2wingen.families.base import AnyTarget, Family, Launch, Plan
 from im2wingen.families.support import ceil_div, problem_values
-from im2wingen.families.wgmma_rows_config import WgmmaRowsConfig, WgmmaRowsGeometry
+from im2wingen.families.wgmma_rows_config import CHUNK_BYTES, WgmmaRowsConfig, WgmmaRowsGeometry
 from im2wingen.families.wgmma_rows_cost import cta_cycles
 from im2wingen.families.wgmma_rows_rules import RULES
 from im2wingen.families.wgmma_rows_space import default, has_shapes, suggest
@@ -11,6 +11,7 @@ from im2wingen.problem import ConvProblem
 from im2wingen.target import Target
 
 _PACK_THREADS = 256
+_PACK_SPLIT_THREADS = 128
 
 
 def unsupported(problem: ConvProblem, target: AnyTarget) -> str | None:
@@ -29,13 +30,16 @@ def plan(problem: ConvProblem, target: Target, config: WgmmaRowsConfig) -> Plan:
         "SLOT_COLUMNS": config.slot_columns,
         "SLOT_ORDER": config.slot_order.upper(),
         "WGMMA_N": config.block_n,
+        "ROW_ITEMS": config.row_items,
     }
     packed_bytes = geometry.blocks_k * geometry.filter_bytes
+    threads = _PACK_SPLIT_THREADS if geometry.split else _PACK_THREADS
+    channels = geometry.blocks_k * config.block_n
     pack = Launch(
-        template="pack_rows",
-        values={**window, "THREADS": _PACK_THREADS},
-        grid=(ceil_div(packed_bytes // 16, _PACK_THREADS), 1, 1), block=_PACK_THREADS, smem_bytes=0,
-        arguments=("w", "packed"), l2_bytes=2 * packed_bytes,
+        template="pack_rows_split" if geometry.split else "pack_rows",
+        values={**window, "THREADS": threads},
+        grid=(channels if geometry.split else ceil_div(packed_bytes // CHUNK_BYTES, threads), 1, 1),
+        block=threads, smem_bytes=0, arguments=("w", "packed"), l2_bytes=2 * packed_bytes,
     )  # fmt: skip
     busy, idle = cta_cycles(geometry, target)
     multiply = Launch(
@@ -43,11 +47,14 @@ def plan(problem: ConvProblem, target: Target, config: WgmmaRowsConfig) -> Plan:
         values={
             **window,
             "BF16": problem.precision == "bf16",
+            "SPLIT": geometry.split,
             "ITEM_TILES": config.item_tiles,
             "CONSUMERS": config.num_consumer_warpgroups,
             "TRANSFORMERS": config.num_transformer_warps,
+            "TEAM_WARPS": config.team_warps,
             "RAW_STAGES": config.raw_stages,
             "RING_BLOCKS": config.ring_blocks,
+            "CONSUMER_REGISTERS": geometry.consumer_registers(target),
             "ROW_ORDER": config.row_order.upper(),
             "UNIT_ROWS": config.unit_rows,
             "BURSTS": config.l2_bursts,
@@ -62,18 +69,22 @@ def plan(problem: ConvProblem, target: Target, config: WgmmaRowsConfig) -> Plan:
         busy_cycles=busy,
         idle_cycles=idle,
         flops=2 * problem.n * problem.p * geometry.row_slots * geometry.blocks_k * config.block_n
-        * geometry.steps * (32 // problem.element_bytes),
+        * geometry.products * 2 * geometry.chunk_elements,
         l2_bytes=geometry.blocks_k * problem.n * problem.p * geometry.raw_bytes + ctas * geometry.filter_bytes
         + problem.gemm_m * problem.k * problem.element_bytes,
     )  # fmt: skip
-    return Plan(launches=(pack, multiply), workspace={"packed": packed_bytes})
+    return Plan(
+        launches=(pack, multiply),
+        workspace={"packed": packed_bytes},
+        arithmetic="split" if geometry.split else "direct",
+    )
 
 
 WGMMA_ROWS = Family(
     name="wgmma_rows",
     cores="tensor",
     config_type=WgmmaRowsConfig,
-    templates=("wgmma_rows", "pack_rows"),
+    templates=("wgmma_rows", "pack_rows", "pack_rows_split"),
     archs=("sm_90a",),
     unsupported=unsupported,
     suggest=suggest,

@@ -5,15 +5,20 @@ from functools import cached_property
 from typing import Literal
 
 from im2wingen.families.base import Config
-from im2wingen.families.support import ceil_div, round_up, unit_elements
+from im2wingen.families.support import ceil_div, round_up
 from im2wingen.problem import ConvProblem
 from im2wingen.target import Target
 
 SlotOrder = Literal["rows", "columns"]
 RowOrder = Literal["strips", "units"]
 TILE_SLOTS = 64  # the M of wgmma
-_CHUNK_BYTES = 16
+CHUNK_BYTES = 16
 _BARRIER_BYTES = 8
+_SCALE_BYTES = 8
+_PARTIAL_STEPS = 4  # of fp32
+_SHORT_STEPS = 6  # of a window whose steps are partial sums
+_OTHER_REGISTERS = 80  # of a thread that doesn't multiply, where consumers ask for more
+_MAX_REGISTERS = 240
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,10 +29,12 @@ class WgmmaRowsConfig(Config):
     slot_columns: int
     slot_order: SlotOrder
     block_n: int  # output channels of a CTA
+    row_items: bool  # an item's tiles stay within an output row
     item_tiles: int
     num_consumer_warpgroups: int
     num_transformer_warps: int
-    raw_stages: int  # of a transformer
+    team_warps: int  # transformers that write a block together
+    raw_stages: int  # of a team
     ring_blocks: int
     row_order: RowOrder
     unit_rows: int  # 1 for strips
@@ -39,12 +46,24 @@ class WgmmaRowsConfig(Config):
         return 128 * self.num_consumer_warpgroups + 32 * self.num_transformer_warps + 32
 
     @property
+    def teams(self) -> int:
+        return self.num_transformer_warps // self.team_warps
+
+    @property
     def item_slots(self) -> int:
         return TILE_SLOTS * self.item_tiles
 
     def registers(self, target: Target) -> int:
-        """Of a thread, at most; an SM hands them out to four warps at a time."""
+        """Of a thread at the launch, at most; an SM hands them out to four warps at a time."""
         return min(255, target.regs_per_sm // round_up(self.threads, 128) // 8 * 8)
+
+    def asked_registers(self, target: Target) -> int:
+        """Of a consumer's thread, once the others have given theirs back; 0 where those are no whole warpgroups."""
+        if (self.num_transformer_warps + 1) % 4:
+            return 0
+        others = self.num_transformer_warps + 1
+        left = self.registers(target) * self.threads - 32 * others * _OTHER_REGISTERS
+        return min(_MAX_REGISTERS, left // (128 * self.num_consumer_warpgroups) // 8 * 8)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,12 +74,27 @@ class WgmmaRowsGeometry:
     config: WgmmaRowsConfig
 
     @property
+    def split(self) -> bool:
+        """Whether elements are multiplied as two halves: fp32."""
+        return self.problem.precision == "fp32"
+
+    @property
+    def parts(self) -> int:
+        """Of an element."""
+        return 2 if self.split else 1
+
+    @property
+    def chunk_elements(self) -> int:
+        return 8 if self.split else CHUNK_BYTES // self.problem.element_bytes
+
+    @property
     def slot_elements(self) -> int:
         return self.config.block_rows * self.config.slot_columns * self.problem.c
 
     @property
     def planes(self) -> int:
-        return ceil_div(self.slot_elements, unit_elements(self.problem))
+        """Of one part."""
+        return ceil_div(self.slot_elements, self.chunk_elements)
 
     @property
     def window_blocks(self) -> int:
@@ -72,30 +106,37 @@ class WgmmaRowsGeometry:
 
     @property
     def halo_blocks(self) -> int:
-        step = self.config.block_rows // self.problem.stride_h if self.window_blocks > 1 else 0
+        step = self.config.block_rows * self.problem.dilation_h // self.problem.stride_h
         return (self.window_blocks - 1) * step
 
     @property
     def row_slots(self) -> int:
         """Slots of a block, those that no output pixel begins with included."""
-        step = self.config.slot_columns // self.problem.stride_w if self.window_slots > 1 else 0
+        step = self.config.slot_columns * self.problem.dilation_w // self.problem.stride_w
         return self.problem.q + (self.window_slots - 1) * step
 
     @cached_property
-    def chunks(self) -> int:
-        """16-byte pieces of a window that hold a tap, made even."""
+    def block_chunks(self) -> tuple[int, ...]:
+        """16-byte pieces, in each block of a window, that hold a tap; even for split elements and row items."""
         config, problem = self.config, self.problem
-        used = 0
+        counts = []
         for block in range(self.window_blocks):
             rows = min(config.block_rows, problem.r - block * config.block_rows)
+            used = 0
             for slot in range(self.window_slots):
                 columns = min(config.slot_columns, problem.s - slot * config.slot_columns)
                 used += self._used_planes(rows, columns)
-        return used + used % 2
+            counts.append(round_up(used, 2) if self.split or config.row_items else used)
+        return tuple(counts)
+
+    @property
+    def chunks(self) -> int:
+        """16-byte pieces of a window that hold a tap, made even."""
+        return round_up(sum(self.block_chunks), 2)
 
     def _used_planes(self, rows: int, columns: int) -> int:
         """Planes that hold a tap of the first rows and columns of a slot."""
-        config, problem, unit = self.config, self.problem, unit_elements(self.problem)
+        config, problem, unit = self.config, self.problem, self.chunk_elements
         if config.slot_order == "columns":
             outer, inner, outer_step = columns, rows * problem.c, config.block_rows * problem.c
         elif problem.x_layout == "nhwc":
@@ -107,17 +148,39 @@ class WgmmaRowsGeometry:
 
     @property
     def steps(self) -> int:
-        """Wgmmas of a tile."""
+        """Pairs of chunks of a window."""
         return self.chunks // 2
 
     @property
+    def products(self) -> int:
+        """Wgmmas of a tile."""
+        return self.steps * (3 if self.split else 1)
+
+    @property
+    def partial_sums(self) -> int:
+        """That a tile of split elements adds up in fp32."""
+        steps = 1 if self.steps <= _SHORT_STEPS else _PARTIAL_STEPS
+        return sum(ceil_div(chunks // 2, steps) for chunks in self.block_chunks)
+
+    @property
+    def accumulators(self) -> int:
+        """Registers of a thread that hold sums."""
+        tile = self.config.block_n // 2
+        if self.split:
+            return tile * (3 if self.partial_sums > 1 else 2)
+        return tile * self.config.item_tiles
+
+    @property
     def mirrored_blocks(self) -> int:
+        if self.config.row_items:
+            return 0
         last = self.config.item_slots - 1 + (self.row_slots - self.problem.q) + self.row_slots - 1
         return self.halo_blocks + last // self.row_slots
 
     @property
     def ring_bytes(self) -> int:
-        return self.planes * (self.config.ring_blocks + self.mirrored_blocks) * self.row_slots * _CHUNK_BYTES
+        slots = (self.config.ring_blocks + self.mirrored_blocks) * self.row_slots
+        return self.parts * self.planes * slots * CHUNK_BYTES
 
     @property
     def raw_bytes(self) -> int:
@@ -130,34 +193,54 @@ class WgmmaRowsGeometry:
     @property
     def filter_bytes(self) -> int:
         """Of the channels of a CTA."""
-        return self.chunks * self.config.block_n * _CHUNK_BYTES
+        scales = _SCALE_BYTES if self.split else 0
+        return (self.parts * self.chunks * CHUNK_BYTES + scales) * self.config.block_n
 
     @property
     def item_step(self) -> int:
         """Slots from one item to the next."""
-        return self.config.item_slots - (0 if self.problem.y_layout == "nhwc" else 2)
+        pairs = self.problem.y_layout == "nchw" and self.problem.element_bytes == 2
+        return self.config.item_slots - (2 if pairs else 0)
+
+    def items(self, rows: int) -> int:
+        """Of a segment of so many output rows."""
+        if self.config.row_items:
+            return rows * ceil_div(self.problem.q, self.item_step)
+        return ceil_div((rows - 1) * self.row_slots + self.problem.q, self.item_step)
+
+    @property
+    def least_ring(self) -> int:
+        """Blocks that a consumer must have, and one for each team."""
+        return max(self.mirrored_blocks + 1, self.halo_blocks + 1, self.config.teams)
 
     @property
     def staging_bytes(self) -> int:
         """Where consumers turn items of an NCHW y into rows of channels."""
         if self.problem.y_layout == "nhwc":
             return 0
-        pitch = self.config.item_slots * self.problem.element_bytes + _CHUNK_BYTES
+        pitch = self.config.item_slots * self.problem.element_bytes + CHUNK_BYTES
         return self.config.num_consumer_warpgroups * self.config.block_n * pitch
 
     @property
     def smem_bytes(self) -> int:
         """Dynamic shared memory of a CTA."""
         config = self.config
-        buffers = config.num_transformer_warps * config.raw_stages
+        buffers = config.teams * config.raw_stages
         bias = 0 if self.problem.epilogue == "none" else config.block_n * 4
+        blocks = config.ring_blocks + self.mirrored_blocks
+        scales = _SCALE_BYTES * (blocks + 2 * config.num_transformer_warps) if self.split else 0
         barriers = (2 * config.ring_blocks + 2 * buffers + 1) * _BARRIER_BYTES
-        return self.ring_bytes + buffers * self.raw_bytes + self.filter_bytes + self.staging_bytes + bias + barriers
+        whole = self.ring_bytes + buffers * self.raw_bytes + self.filter_bytes + self.staging_bytes
+        return whole + bias + scales + barriers
 
     @property
     def blocks_k(self) -> int:
         """CTAs that share the output channels of a pixel."""
         return ceil_div(self.problem.k, self.config.block_n)
+
+    def consumer_registers(self, target: Target) -> int:
+        """What a consumer's thread asks for, 0 for what it has: split elements have three sets of accumulators."""
+        return self.config.asked_registers(target) if self.split else 0
 
     @property
     def segments(self) -> int:

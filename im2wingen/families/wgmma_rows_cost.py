@@ -49,14 +49,13 @@ def demands(geometry: WgmmaRowsGeometry, target: Target) -> Demands:
     rows = pieces * (1 if config.row_order == "strips" else min(config.unit_rows, problem.p))
     segments = ceil_div(rows, problem.p) if config.row_order == "strips" else pieces
     rows_of_segment = min(problem.p, ceil_div(rows, segments))
-    slots = (rows_of_segment - 1) * geometry.row_slots + problem.q
-    items = segments * ceil_div(slots, geometry.item_step)
+    items = segments * geometry.items(rows_of_segment)
     blocks = rows + segments * geometry.halo_blocks
     product = max(config.block_n / 2, (TILE_SLOTS + config.block_n) * _STEP_BYTES / _SMEM_BYTES)
-    item = config.item_tiles * geometry.steps * product
-    operands = items * config.item_tiles * geometry.steps * (TILE_SLOTS + config.block_n) * _STEP_BYTES
+    item = config.item_tiles * geometry.products * product
+    operands = items * config.item_tiles * geometry.products * (TILE_SLOTS + config.block_n) * _STEP_BYTES
     copies = 1 + geometry.mirrored_blocks / config.ring_blocks
-    chunks = geometry.planes * geometry.row_slots
+    chunks = geometry.parts * geometry.planes * geometry.row_slots
     staged = blocks * (chunks * 16 * (copies + _RAW_READS) + geometry.raw_bytes)
     image = problem.c * problem.h * problem.w + problem.k * problem.p * problem.q
     bytes_a_cycle = _DRAM * target.dram_gbps * 1e3 / (target.clock_mhz * SUSTAINED_CLOCK)
@@ -69,7 +68,7 @@ def demands(geometry: WgmmaRowsGeometry, target: Target) -> Demands:
         transformers=waves * blocks * (_BLOCK + ceil_div(chunks, _LANES) * _CHUNK) / config.num_transformer_warps,
         consumers=waves
         * items
-        * (_ITEM + config.item_tiles * geometry.steps * product)
+        * (_ITEM + config.item_tiles * geometry.products * product)
         / config.num_consumer_warpgroups,
         start=_START + waves * geometry.filter_bytes / _FILTER_BYTES,
     )

@@ -7,7 +7,7 @@ from im2wingen.problem import ConvProblem
 from im2wingen.target import Target
 
 MAX_CHANNELS = 15
-MAX_STEPS = 256  # the products of a tile are unrolled
+MAX_PRODUCTS = 256  # those of a tile are unrolled
 _OTHER_REGISTERS = 44  # of a consumer's thread, beside its accumulators
 
 
@@ -16,16 +16,20 @@ def unsupported(problem: ConvProblem, target: AnyTarget) -> str | None:
         return f"needs a CUDA GPU, the target is {target.name}"
     if (reason := foreign_layout(problem)) is not None:
         return reason
-    if problem.precision not in ("fp16", "bf16"):
-        return f"precision {problem.precision} is not one of fp16, bf16"
+    if problem.precision not in ("fp16", "bf16", "tf32", "fp32"):
+        return f"precision {problem.precision} is not one of fp16, bf16, tf32, fp32"
     if target.arch != "sm_90a":
         return f"needs sm_90a, the target is {target.arch}"
     if problem.groups != 1:
         return "groups above 1 are not supported"
     if problem.c > MAX_CHANNELS:
         return f"C is {problem.c}; it must not exceed {MAX_CHANNELS}"
-    if (problem.dilation_h, problem.dilation_w) != (1, 1):
-        return "dilation above 1 is not supported"
+    for part, window, dilation, stride in (
+        ("vertical", problem.r, problem.dilation_h, problem.stride_h),
+        ("horizontal", problem.s, problem.dilation_w, problem.stride_w),
+    ):
+        if window > 1 and dilation > 1 and dilation % stride:
+            return f"a {part} dilation above 1 must be a multiple of the stride"
     if max(problem.c * problem.padded_h * problem.padded_w, problem.k * problem.p * problem.q) * problem.n >= 2**38:
         return "an array has 2^38 elements or more"
     if problem.n * problem.p >= 2**30:
@@ -37,18 +41,24 @@ def _geometry(problem: ConvProblem, config: WgmmaRowsConfig) -> WgmmaRowsGeometr
     return WgmmaRowsGeometry(problem=problem, config=config)
 
 
-def _covers(part: int, window: int, stride: int) -> bool:
+def _covers(part: int, window: int, stride: int, dilation: int) -> bool:
+    if dilation > 1 and window > 1:
+        return part == 1 and dilation % stride == 0
     return part == window or (part < window and part % stride == 0)
 
 
 RULES = (
     Rule(
-        sentence="block_rows is R, or less and a multiple of the vertical stride",
-        holds=lambda problem, target, config: _covers(config.block_rows, problem.r, problem.stride_h),
+        sentence="block_rows is R, or less and a multiple of the vertical stride; 1 for a dilated window",
+        holds=lambda problem, target, config: _covers(
+            config.block_rows, problem.r, problem.stride_h, problem.dilation_h
+        ),
     ),
     Rule(
-        sentence="slot_columns is S, or less and a multiple of the horizontal stride",
-        holds=lambda problem, target, config: _covers(config.slot_columns, problem.s, problem.stride_w),
+        sentence="slot_columns is S, or less and a multiple of the horizontal stride; 1 for a dilated window",
+        holds=lambda problem, target, config: _covers(
+            config.slot_columns, problem.s, problem.stride_w, problem.dilation_w
+        ),
     ),
     Rule(
         sentence="block_n is a multiple of 8, at most 256",
@@ -59,11 +69,12 @@ RULES = (
         holds=lambda problem, target, config: config.num_consumer_warpgroups <= 4 and config.num_transformer_warps <= 8,
     ),
     Rule(
-        sentence="the ring has a block more than an item and the windows of its slots, and one for each transformer",
-        holds=lambda problem, target, config: (
-            config.ring_blocks > _geometry(problem, config).mirrored_blocks
-            and config.ring_blocks >= config.num_transformer_warps
-        ),
+        sentence="team_warps divides num_transformer_warps",
+        holds=lambda problem, target, config: config.num_transformer_warps % config.team_warps == 0,
+    ),
+    Rule(
+        sentence="the ring has a block more than an item and the windows of its slots, and one for each team",
+        holds=lambda problem, target, config: config.ring_blocks >= _geometry(problem, config).least_ring,
     ),
     Rule(
         sentence="unit_rows is 1 for strips, and at most P",
@@ -74,13 +85,14 @@ RULES = (
         holds=lambda problem, target, config: config.row_order == "units" or not config.l2_bursts,
     ),
     Rule(
-        sentence=f"a window is at most {MAX_STEPS} products",
-        holds=lambda problem, target, config: _geometry(problem, config).steps <= MAX_STEPS,
+        sentence=f"a window is at most {MAX_PRODUCTS} products",
+        holds=lambda problem, target, config: _geometry(problem, config).products <= MAX_PRODUCTS,
     ),
     Rule(
         sentence="the accumulators fit a thread's registers",
         holds=lambda problem, target, config: (
-            config.item_tiles * config.block_n // 2 + _OTHER_REGISTERS <= config.registers(target)
+            _geometry(problem, config).accumulators + _OTHER_REGISTERS
+            <= (_geometry(problem, config).consumer_registers(target) or config.registers(target))
         ),
     ),
     Rule(

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from itertools import product
 from typing import Any, TypeVar
 
 from im2wingen.families.base import Choose
@@ -14,7 +15,7 @@ from im2wingen.problem import ConvProblem
 from im2wingen.target import Target
 
 T = TypeVar("T")
-_SHAPE_FIELDS = ("block_rows", "slot_columns", "slot_order", "block_n")
+_SHAPE_FIELDS = ("block_rows", "slot_columns", "slot_order", "block_n", "row_items")
 _SHAPES = 10
 _HOPELESS = 2.0  # times the least estimate
 _STEPS = (1, 2, 3, 4, 6, 8)  # strides of a block or slot that is less than the window
@@ -24,6 +25,8 @@ _DRAM_BOUND = 2.0  # times the tensor core's demand
 _LONG_TILE = 600.0  # cycles of a tile whose barriers and stores another consumer hides
 _SPARE_BLOCKS = 7  # of the ring, beyond those that items hold: transformers write them
 _UNIT_ROWS = (2, 1, 4, 8)
+_CRAMPED = 1.4  # times the estimate where two consumers and a spare block don't fit
+_WHOLE_GROUP = 3  # transformers that are a warpgroup with the loading warp, which may hand registers to consumers
 
 
 def suggest(problem: ConvProblem, target: Target, choose: Choose) -> WgmmaRowsConfig:
@@ -38,7 +41,8 @@ def suggest(problem: ConvProblem, target: Target, choose: Choose) -> WgmmaRowsCo
     for field, values in (
         ("item_tiles", (2, 1, 4) if dram_bound else (1, 2)),
         ("num_consumer_warpgroups", _consumers(config, problem, target)),
-        ("num_transformer_warps", (4, 3, 2, 6, 1)),
+        ("num_transformer_warps", (_WHOLE_GROUP, 4, 2, 6, 1) if problem.precision == "fp32" else (4, 3, 2, 6, 1)),
+        ("team_warps", _teams),
         ("raw_stages", (2, 1, 3)),
         ("ring_blocks", _rings),
     ):
@@ -70,17 +74,16 @@ def _choose_of(choose: Choose, name: str, choices: Sequence[T]) -> T:
 
 
 def _with(config: WgmmaRowsConfig, problem: ConvProblem, field: str, value: int) -> WgmmaRowsConfig:
-    """The config with another value; until it is chosen, the ring is as small as may be."""
+    """The config with another value; until they are chosen, teams are as few and the ring as small as may be."""
     changes: dict[str, Any] = {field: value}
+    if field == "num_transformer_warps":
+        changes["team_warps"] = value
     changed = replace(config, **changes)
     return changed if field == "ring_blocks" else replace(changed, ring_blocks=_least_ring(changed, problem))
 
 
 def _least_ring(config: WgmmaRowsConfig, problem: ConvProblem) -> int:
-    return max(
-        WgmmaRowsGeometry(problem=problem, config=config).mirrored_blocks + 1,
-        config.num_transformer_warps,
-    )
+    return WgmmaRowsGeometry(problem=problem, config=config).least_ring
 
 
 def _broken(config: WgmmaRowsConfig, problem: ConvProblem, target: Target) -> bool:
@@ -101,7 +104,10 @@ def shapes(problem: ConvProblem, target: Target) -> Mapping[str, WgmmaRowsConfig
         roomy = replace(config, num_consumer_warpgroups=3, num_transformer_warps=4, ring_blocks=config.ring_blocks + 8)
         if _is_dram_bound(config, problem, target):
             roomy = replace(roomy, row_order="units", unit_rows=min(_UNIT_ROWS[0], problem.p))
-        return demands(WgmmaRowsGeometry(problem=problem, config=roomy), target).total
+        cramped = _broken(
+            replace(config, num_consumer_warpgroups=2, ring_blocks=config.ring_blocks + 1), problem, target
+        )
+        return demands(WgmmaRowsGeometry(problem=problem, config=roomy), target).total * (_CRAMPED if cramped else 1.0)
 
     legal = [config for config in _all_shapes(problem) if not _broken(config, problem, target)]
     ranked = sorted(((cycles_of(config), i) for i, config in enumerate(legal)))
@@ -118,20 +124,25 @@ def has_shapes(problem: ConvProblem, target: Target) -> bool:
 
 
 def _all_shapes(problem: ConvProblem) -> Iterator[WgmmaRowsConfig]:
+    transformers = _WHOLE_GROUP if problem.precision == "fp32" else 1
     for block_n in _block_ns(problem.k):
-        for block_rows in _parts(problem.r, problem.stride_h):
-            for slot_columns in _parts(problem.s, problem.stride_w):
-                for slot_order in _SLOT_ORDERS if slot_columns > 1 else _SLOT_ORDERS[:1]:
+        for block_rows in _parts(problem.r, problem.stride_h, problem.dilation_h):
+            for slot_columns in _parts(problem.s, problem.stride_w, problem.dilation_w):
+                orders = _SLOT_ORDERS if slot_columns > 1 else _SLOT_ORDERS[:1]
+                for slot_order, row_items in product(orders, (False, True)):
                     config = WgmmaRowsConfig(
                         block_rows=block_rows, slot_columns=slot_columns, slot_order=slot_order, block_n=block_n,
-                        item_tiles=1, num_consumer_warpgroups=1, num_transformer_warps=1, raw_stages=1, ring_blocks=1,
+                        row_items=row_items, item_tiles=1, num_consumer_warpgroups=1,
+                        num_transformer_warps=transformers, team_warps=transformers, raw_stages=1, ring_blocks=1,
                         row_order="strips", unit_rows=1, l2_bursts=False, programmatic_launch=False,
                     )  # fmt: skip
                     yield replace(config, ring_blocks=_least_ring(config, problem))
 
 
-def _parts(window: int, stride: int) -> list[int]:
-    """Sizes of a block or slot: the whole window, or some strides."""
+def _parts(window: int, stride: int, dilation: int) -> list[int]:
+    """Sizes of a block or slot: the whole window, or some strides; a row or column of a dilated one."""
+    if window > 1 and dilation > 1:
+        return [1]
     return [window, *(stride * step for step in _STEPS if stride * step < window)]
 
 
@@ -148,6 +159,13 @@ def _consumers(config: WgmmaRowsConfig, problem: ConvProblem, target: Target) ->
         return (3, 2, 4, 1)
     geometry = WgmmaRowsGeometry(problem=problem, config=config)
     return (2, 3, 4, 1) if geometry.steps * config.block_n / 2 > _LONG_TILE else (4, 3, 2, 1)
+
+
+def _teams(config: WgmmaRowsConfig, problem: ConvProblem) -> list[int]:
+    """All transformers together where raw rows and ring are large, else each alone; or in pairs."""
+    warps = config.num_transformer_warps
+    wanted = (warps, 1, 2) if problem.element_bytes == 4 else (1, 2, warps)
+    return [team for team in dict.fromkeys(wanted) if warps % team == 0]
 
 
 def _rings(config: WgmmaRowsConfig, problem: ConvProblem) -> list[int]:

@@ -1,4 +1,16 @@
 // ---- the consumers: blocks -> products -> y ----
+__device__ __forceinline__ void store_tile(const float (&acc)[WGMMA_N / 2], const Item& item, int tile, const float* bias,
+                                           Element* staging, Element* y, Probe& probe, uint64_t policy) {
+  if constexpr (kOutputChannelsLast) {
+    store_pixel<0>(acc, item, tile, bias, y, probe, policy);
+    store_pixel<1>(acc, item, tile, bias, y, probe, policy);
+  } else if constexpr (sizeof(Element) == 4) {
+    stage_words(acc, staging, item, tile, bias);
+  } else {
+    stage_tile(acc, staging, item, tile, bias);
+  }
+}
+
 // Tile by tile as their sums are complete; after the last one the blocks below `unneeded` are given back.
 template <int TILE>
 __device__ __forceinline__ void store_tiles(Accumulators& acc, Blocks& blocks, int unneeded, const Item& item,
@@ -6,14 +18,34 @@ __device__ __forceinline__ void store_tiles(Accumulators& acc, Blocks& blocks, i
   ptx::wgmma_wait_group<ITEM_TILES - 1 - TILE>();
   ptx::wgmma_fence_operand(acc[TILE]);
   if constexpr (TILE == ITEM_TILES - 1) blocks.release_below(unneeded);
-  if constexpr (kOutputChannelsLast) {
-    store_pixel<0>(acc[TILE], item, TILE, bias, y, probe, policy);
-    store_pixel<1>(acc[TILE], item, TILE, bias, y, probe, policy);
-  } else {
-    stage_tile(acc[TILE], staging, item, TILE, bias);
-  }
+  store_tile(acc[TILE], item, TILE, bias, staging, y, probe, policy);
   if constexpr (TILE + 1 < ITEM_TILES)
     store_tiles<TILE + 1>(acc, blocks, unneeded, item, bias, staging, y, probe, policy);
+}
+
+__device__ __forceinline__ void store_staged(const Element* staging, const Item& item, Element* y, Probe& probe,
+                                             uint64_t policy) {
+  if constexpr (sizeof(Element) == 4)
+    store_words(staging, item, y, probe, policy);
+  else
+    store_rows(staging, item, y, probe, policy);
+}
+__device__ __forceinline__ void repair(const Element* x, const Element* w, const Element* bias, Element* y, const Item& item) {
+  if constexpr (kOutputChannelsLast)
+    repair_pixels(x, w, bias, y, item);
+  else if constexpr (sizeof(Element) == 4)
+    repair_words(x, w, bias, y, item);
+  else
+    repair_rows(x, w, bias, y, item);
+}
+
+// The segment's items in order: how many, and where one begins.
+__device__ __forceinline__ int items_of(const Segment& segment) {
+  if constexpr (kRowItems) return segment.rows * ROW_ITEMS;
+  return ((segment.rows - 1) * ROW_SLOTS + Q + ITEM_STEP - 1) / ITEM_STEP;
+}
+__device__ __forceinline__ int first_slot_of(int item) {
+  return kRowItems ? item / ROW_ITEMS * ROW_SLOTS + item % ROW_ITEMS * ITEM_STEP : item * ITEM_STEP;
 }
 
 // Consumer `index` takes every kConsumers-th item; they take turns also from one segment to the next.
@@ -21,6 +53,7 @@ __device__ __forceinline__ void consume(const Smem& smem, int index, int warp, i
                                         const Element* bias, Element* y) {
   const uint32_t ring = smem_units(smem.ring), filters = smem_units(smem.filters);
   Element* const staging = smem.staging + index * (STAGING_BYTES / kConsumers / int(sizeof(Element)));
+  const Scale* const filter_scales = reinterpret_cast<const Scale*>(smem.filters + 2 * FILTER_CHUNKS * 16);
   uint64_t policy = 0;
   if constexpr (kBursts) policy = ptx::createpolicy_evict_first();
   Blocks blocks = {smem, lane};
@@ -31,31 +64,43 @@ __device__ __forceinline__ void consume(const Smem& smem, int index, int warp, i
   wait(smem.filters_full, 0);
 #pragma unroll 1
   while (walk.take(segment)) {
-    const int slots = (segment.rows - 1) * ROW_SLOTS + Q, items = (slots + ITEM_STEP - 1) / ITEM_STEP;
+    const int items = items_of(segment);
 #pragma unroll 1
     for (; next < items; next += kConsumers) {
-      const Item item = {segment, next * ITEM_STEP, int(blockIdx.x) % K_BLOCKS * WGMMA_N, warp % 4, lane};
-      const int row = item.first_slot / ROW_SLOTS;
-      const int last_row = min(segment.rows - 1, (item.first_slot + ITEM_STEP - 1) / ROW_SLOTS);
+      const int first_slot = first_slot_of(next), row = first_slot / ROW_SLOTS;
+      const int end_slot = kRowItems ? min(first_slot + ITEM_STEP, (row + 1) * ROW_SLOTS) : first_slot + ITEM_STEP;
+      const Item item = {segment, first_slot, end_slot, int(blockIdx.x) % K_BLOCKS * WGMMA_N, warp % 4, lane};
+      const int last_row = min(segment.rows - 1, (end_slot - 1) / ROW_SLOTS);
       blocks.release_below(first_block + row);
       blocks.acquire_below(first_block + last_row + HALO_BLOCKS + 1);
-      Accumulators acc;
-      multiply_item(acc, ring + (first_block + row) % kRingBlocks * ROW_SLOTS + item.first_slot % ROW_SLOTS, filters);
-      const int next_row = (item.first_slot + kConsumers * ITEM_STEP) / ROW_SLOTS;  // that the consumer needs next
+      const Windows windows(ring, first_block + row, first_slot);
+      const int next_row = first_slot_of(next + kConsumers) / ROW_SLOTS;  // that the consumer needs next
       const int unneeded = next + kConsumers < items ? next_row : segment.blocks();
       Probe probe;
-      if constexpr (!kOutputChannelsLast) ptx::barrier_sync(1 + index, 128);  // staging may be written
-      store_tiles<0>(acc, blocks, first_block + unneeded, item, smem.bias, staging, y, probe, policy);
+      if constexpr (kSplit) {
+#pragma unroll 1
+        for (int tile = 0; tile < ITEM_TILES; ++tile) {
+          float sum[WGMMA_N / 2], high[WGMMA_N / 2], mixed[WGMMA_N / 2];
+          const SlotScales scales(smem.scales, first_block + row, item, tile);
+          // anew for each tile: descriptors of all filters would take too many registers
+          multiply_split<0>(sum, high, mixed, windows, tile * 64, smem_units(smem.filters), scales);
+          finish_split(sum, filter_scales, item, scales);
+          __syncwarp();  // all lanes have read the blocks' scales
+          if (tile == ITEM_TILES - 1) blocks.release_below(first_block + unneeded);
+          if (!kOutputChannelsLast && tile == 0) ptx::barrier_sync(1 + index, 128);  // likewise
+          store_tile(sum, item, tile, smem.bias, staging, y, probe, policy);
+        }
+      } else {
+        Accumulators acc;
+        multiply_item(acc, windows, filters);
+        if constexpr (!kOutputChannelsLast) ptx::barrier_sync(1 + index, 128);  // staging may be written
+        store_tiles<0>(acc, blocks, first_block + unneeded, item, smem.bias, staging, y, probe, policy);
+      }
       if constexpr (!kOutputChannelsLast) {
         ptx::barrier_sync(1 + index, 128);  // staging is complete
-        store_rows(staging, item, y, probe, policy);
+        store_staged(staging, item, y, probe, policy);
       }
-      if (kRepair && probe.saw_nan()) {
-        if constexpr (kOutputChannelsLast)
-          repair_pixels(x, w, bias, y, item);
-        else
-          repair_rows(x, w, bias, y, item);
-      }
+      if (kRepair && probe.saw_nan()) repair(x, w, bias, y, item);
     }
     next -= items;
     first_block += segment.blocks();

@@ -23,18 +23,25 @@ __device__ __forceinline__ Pair pair_of(uint32_t packed) {
 
 // Zeros that are no part of the convolution are multiplied: those of the padding, and the weights of what a slot holds
 // beyond the window. With an Inf or a NaN they make a NaN.
-constexpr bool kRepair = kHasPadding || CHUNKS * UNIT > R * S * C;
+constexpr bool kRepair = kHasPadding || kSplit || CHUNKS * CHUNK_ELEMENTS > R * S * C;
 
 // Becomes NaN if one of the elements that a thread stores is NaN, or Inf, which only costs time.
 struct Probe {
-  Pair sum = pair_of(0);
+  Pair pairs = pair_of(0);
+  float singles = 0.0f;
 
-  __device__ __forceinline__ void look_at(uint32_t pair) {
-    if constexpr (kRepair) sum = __hfma2(pair_of(pair), pair_of(0), sum);
+  // Two elements of 16 bits, or one of 32.
+  __device__ __forceinline__ void look_at(uint32_t word) {
+    if constexpr (!kRepair) return;
+    if constexpr (sizeof(Element) == 4)
+      singles = fmaf(__uint_as_float(word), 0.0f, singles);
+    else
+      pairs = __hfma2(pair_of(word), pair_of(0), pairs);
   }
   __device__ __forceinline__ bool saw_nan() const {
     if constexpr (!kRepair) return false;
-    const float low = to_float(sum.x), high = to_float(sum.y);
+    if constexpr (sizeof(Element) == 4) return singles != singles;
+    const float low = to_float(pairs.x), high = to_float(pairs.y);
     return low != low || high != high;
   }
 };
@@ -42,7 +49,7 @@ struct Probe {
 // The ITEM_SLOTS slots that are multiplied together, and who of the consumer looks at them.
 struct Item {
   Segment segment;
-  int first_slot;  // in the segment
+  int first_slot, end_slot;  // in the segment
   int channel;     // the CTA's first
   int warp, lane;  // of the warpgroup, of the warp
 };

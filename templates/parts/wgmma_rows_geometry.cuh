@@ -1,39 +1,50 @@
 // ---- sizes ----
 constexpr int THREADS = 128 * kConsumers + 32 * kTransformers + 32;
+constexpr int OTHER_REGISTERS = 80;  // of a transformer's or loader's thread, where consumers ask for more
 constexpr int STEPS = CHUNKS / 2;  // wgmmas of a tile of 64 slots
 constexpr int ITEM_SLOTS = 64 * ITEM_TILES;
 // From one item to the next. Stores of two NCHW pixels fit the warps' lanes wherever the first one is aligned.
-constexpr int ITEM_STEP = kOutputChannelsLast ? ITEM_SLOTS : ITEM_SLOTS - 2;
-constexpr int MIRRORED_BLOCKS = HALO_BLOCKS + (ITEM_SLOTS - 1 + HALO_SLOTS + ROW_SLOTS - 1) / ROW_SLOTS;
+constexpr int ITEM_STEP = kOutputChannelsLast || sizeof(Element) == 4 ? ITEM_SLOTS : ITEM_SLOTS - 2;
+constexpr int ROW_ITEMS = ceil_div(Q, ITEM_STEP);  // of an output row, with kRowItems
+constexpr int MIRRORED_BLOCKS = kRowItems ? 0 : HALO_BLOCKS + (ITEM_SLOTS - 1 + HALO_SLOTS + ROW_SLOTS - 1) / ROW_SLOTS;
 constexpr int PLANE_SLOTS = (kRingBlocks + MIRRORED_BLOCKS) * ROW_SLOTS;  // from one plane to the next
-constexpr int RING_BYTES = PLANES * PLANE_SLOTS * 16;
+constexpr int PART_PLANES = PLANES * PLANE_SLOTS;  // chunks of the ring's high parts; as many low ones follow
+constexpr int PARTS = kSplit ? 2 : 1;              // of an element
+constexpr int RING_BYTES = PARTS * PART_PLANES * 16;
 constexpr int INPUT_ROW_BYTES = W * (kInputChannelsLast ? C : 1) * sizeof(Element);
 constexpr int RAW_PARTS = kInputChannelsLast ? 1 : C;  // runs of neighbouring input rows
 // A run begins up to 15 bytes into its buffer, and is read up to 4 bytes beyond its end.
 constexpr int RAW_PART_BYTES = (15 + BLOCK_ROWS * INPUT_ROW_BYTES + 4 + 15) / 16 * 16;
 constexpr int RAW_BYTES = RAW_PARTS * RAW_PART_BYTES;  // of a buffer
-constexpr int RAW_BUFFERS = kTransformers * kRawStages;
-constexpr int FILTER_BYTES = CHUNKS * WGMMA_N * 16;
+constexpr int kTeams = kTransformers / kTeamWarps, RAW_BUFFERS = kTeams * kRawStages;
+constexpr int FILTER_CHUNKS = CHUNKS * WGMMA_N;  // of one part
+constexpr int FILTER_BYTES = PARTS * FILTER_CHUNKS * 16 + (kSplit ? WGMMA_N * 8 : 0);
 constexpr int STAGING_PITCH = ITEM_SLOTS + UNIT;  // of a channel; 8 neighbouring ones lie in different banks
 constexpr int STAGING_BYTES = kOutputChannelsLast ? 0 : kConsumers * WGMMA_N * STAGING_PITCH * sizeof(Element);
 constexpr int BIAS_BYTES = kHasBias ? WGMMA_N * 4 : 0;
+constexpr int SCALE_BYTES = kSplit ? (kRingBlocks + MIRRORED_BLOCKS + 2 * kTransformers) * 8 : 0;  // and ranges
 constexpr int64_t INPUT_BYTES = int64_t(N) * H * W * C * sizeof(Element);
 constexpr int64_t INPUT_UNITS_END = INPUT_BYTES / 16 * 16;  // bulk copies end here
 
 // ---- what the parameters must obey ----
 static_assert(WGMMA_N % 8 == 0 && WGMMA_N <= 256, "the N of wgmma");
-static_assert(kRingBlocks > MIRRORED_BLOCKS, "an item and the windows of its slots fit the ring");
-static_assert(kTransformers <= kRingBlocks, "a wait tells a round of the ring from the next, not from the one after");
+static_assert(kRingBlocks > MIRRORED_BLOCKS && kRingBlocks > HALO_BLOCKS, "an item and the windows of its slots fit the ring");
+static_assert(CONSUMER_REGISTERS == 0 || kTransformers % 4 == 3, "whole warpgroups ask for registers and give them back");
+static_assert(kTransformers % kTeamWarps == 0, "a team is some of the transformers");
+static_assert(kTeams <= kRingBlocks, "a wait tells a round of the ring from the next, not from the one after");
 static_assert(kRowOrder == UNITS || UNIT_ROWS == 1, "strips have no units");
 static_assert(kRowOrder == UNITS || !kBursts, "bursts follow the units");
+static_assert(!kSplit || sizeof(Element) == 4, "an fp32 is split");
 
 // ---- shared memory ----
 struct Smem {
-  unsigned char* ring;     // (PLANES, kRingBlocks + MIRRORED_BLOCKS, ROW_SLOTS), 16 bytes each
-  unsigned char* raw;      // (kTransformers, kRawStages, RAW_PARTS): rows of x as they lie in global memory
-  unsigned char* filters;  // (CHUNKS, WGMMA_N), 16 bytes each
+  unsigned char* ring;     // (PARTS, PLANES, kRingBlocks + MIRRORED_BLOCKS, ROW_SLOTS), 16 bytes each
+  unsigned char* raw;      // (kTeams, kRawStages, RAW_PARTS): rows of x as they lie in global memory
+  unsigned char* filters;  // (PARTS, CHUNKS, WGMMA_N), 16 bytes each; then the columns' scales
   Element* staging;        // (kConsumers, WGMMA_N, STAGING_PITCH): items of an NCHW y
   float* bias;             // (WGMMA_N), in the order of channels
+  Scale* scales;           // (kRingBlocks + MIRRORED_BLOCKS) of split blocks
+  Range* ranges;           // (2, kTransformers): what each warp of a team has seen, of a block and the next
   uint64_t *block_full, *block_empty, *raw_full, *raw_empty, *filters_full;
 };
 __device__ __forceinline__ Smem shared_memory(unsigned char* memory) {
@@ -43,7 +54,9 @@ __device__ __forceinline__ Smem shared_memory(unsigned char* memory) {
   smem.filters = smem.raw + RAW_BUFFERS * RAW_BYTES;
   smem.staging = reinterpret_cast<Element*>(smem.filters + FILTER_BYTES);
   smem.bias = reinterpret_cast<float*>(smem.filters + FILTER_BYTES + STAGING_BYTES);
-  smem.block_full = reinterpret_cast<uint64_t*>(smem.filters + FILTER_BYTES + STAGING_BYTES + BIAS_BYTES);
+  smem.scales = reinterpret_cast<Scale*>(smem.filters + FILTER_BYTES + STAGING_BYTES + BIAS_BYTES);
+  smem.ranges = reinterpret_cast<Range*>(smem.scales + kRingBlocks + MIRRORED_BLOCKS);
+  smem.block_full = reinterpret_cast<uint64_t*>(smem.filters + FILTER_BYTES + STAGING_BYTES + BIAS_BYTES + SCALE_BYTES);
   smem.block_empty = smem.block_full + kRingBlocks;
   smem.raw_full = smem.block_empty + kRingBlocks;
   smem.raw_empty = smem.raw_full + RAW_BUFFERS;
@@ -52,12 +65,12 @@ __device__ __forceinline__ Smem shared_memory(unsigned char* memory) {
 }
 __device__ __forceinline__ void init_barriers(const Smem& smem) {
   for (int i = 0; i < kRingBlocks; ++i) {
-    ptx::mbarrier_init(smem.block_full + i, 1);
+    ptx::mbarrier_init(smem.block_full + i, kTeamWarps);
     ptx::mbarrier_init(smem.block_empty + i, 4 * kConsumers);
   }
   for (int i = 0; i < RAW_BUFFERS; ++i) {
     ptx::mbarrier_init(smem.raw_full + i, 1);
-    ptx::mbarrier_init(smem.raw_empty + i, 1);
+    ptx::mbarrier_init(smem.raw_empty + i, kTeamWarps);
   }
   ptx::mbarrier_init(smem.filters_full, 1);
 }

@@ -71,7 +71,7 @@ __device__ __forceinline__ void load(const Smem& smem, const unsigned char* x, c
   Walk walk;
   Segment segment;
   Prefetch prefetch;
-  Ring<kRawStages> ring;  // of the transformer whose turn it is
+  Ring<kRawStages> ring;  // of the team whose turn it is
   int turn = 0;
 #pragma unroll 1
   while (walk.take(segment)) {
@@ -89,7 +89,7 @@ __device__ __forceinline__ void load(const Smem& smem, const unsigned char* x, c
       ptx::mbarrier_arrive_expect_tx(full, bytes);
       for (int part = 0; part < RAW_PARTS; ++part)
         load_rows<true>(rows_of_block(segment.n, segment.p + block, part), raw + part * RAW_PART_BYTES, x, full, policy);
-      if (++turn == kTransformers) {
+      if (++turn == kTeams) {
         turn = 0;
         ring.advance();
       }

@@ -1,6 +1,6 @@
 // ---- products: windows straight from the ring, where neighbouring ones overlap ----
 __device__ __forceinline__ void multiply(float (&acc)[WGMMA_N / 2], uint64_t a, uint64_t b, bool accumulate) {
-  if constexpr (sizeof(Element) == 4)
+  if constexpr (sizeof(Element) == 4 && !kSplit)
     ptx::wgmma_m64k8_f32_tf32(acc, a, b, accumulate);
   else if constexpr (kBf16)
     ptx::wgmma_m64k16_f32_bf16(acc, a, b, accumulate);
@@ -19,18 +19,34 @@ __device__ __forceinline__ uint32_t smem_units(const void* smem) {
 
 __device__ constexpr int units_away(Chunk chunk) { return chunk.plane * PLANE_SLOTS + slots_away(chunk); }
 
+// Where the windows of an item's slots begin, in each of their blocks: the first slot's place in plane 0, in 16 bytes.
+struct Windows {
+  uint32_t of[WINDOW_BLOCKS];
+
+  // `block` is the item's first one, in the CTA's count.
+  __device__ __forceinline__ Windows(uint32_t ring, int block, int first_slot) {
+#pragma unroll
+    for (int i = 0; i < (kRowItems ? WINDOW_BLOCKS : 1); ++i)
+      of[i] = ring + (block + i * BLOCK_STEP) % kRingBlocks * ROW_SLOTS + first_slot % ROW_SLOTS;
+  }
+  // The lower half of the descriptor of two chunks, a tile further for each 64 of `slots`.
+  __device__ __forceinline__ uint32_t chunks_at(Chunk first, Chunk second, int slots) const {
+    const int block = kRowItems ? first.block : 0, in_block = kRowItems ? block * BLOCK_STEP * ROW_SLOTS : 0;
+    return of[block] + uint32_t(slots + units_away(first) - in_block | (units_away(second) - units_away(first)) << 16);
+  }
+};
+
 using Accumulators = float[ITEM_TILES][WGMMA_N / 2];
 
-// The sums of ITEM_SLOTS slots; `windows` is the first one's place in plane 0, in 16 bytes. A tile is a commit group.
-__device__ __forceinline__ void multiply_item(Accumulators& acc, uint32_t windows, uint32_t filters) {
+// The sums of ITEM_SLOTS slots. A tile is a commit group.
+__device__ __forceinline__ void multiply_item(Accumulators& acc, const Windows& windows, uint32_t filters) {
   constexpr Chunks chunks = window_chunks();
   ptx::wgmma_fence();
 #pragma unroll
   for (int tile = 0; tile < ITEM_TILES; ++tile) {
 #pragma unroll
     for (int step = 0; step < STEPS; ++step) {
-      const int first = units_away(chunks.at[2 * step]), second = units_away(chunks.at[2 * step + 1]);
-      multiply(acc[tile], descriptor(windows + uint32_t(tile * 64 + first | (second - first) << 16)),
+      multiply(acc[tile], descriptor(windows.chunks_at(chunks.at[2 * step], chunks.at[2 * step + 1], tile * 64)),
                descriptor((filters | uint32_t(WGMMA_N) << 16) + step * 2 * WGMMA_N), step > 0);
     }
     ptx::wgmma_commit_group();

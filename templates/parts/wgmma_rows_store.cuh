@@ -3,19 +3,19 @@
 constexpr int STORE_CHANNELS = K % 8 == 0 && CHANNEL_VECTOR >= 8 ? 8 : K % 4 == 0 && CHANNEL_VECTOR >= 4 ? 4 : K % 2 == 0 ? 2 : 1;
 
 template <int COUNT>
-__device__ __forceinline__ void store_channels(Element* y, const uint32_t* pairs, uint64_t policy) {
-  if constexpr (COUNT == 8) {
-    const uint32_t words[4] = {pairs[0], pairs[1], pairs[2], pairs[3]};
+__device__ __forceinline__ void store_channels(Element* y, const uint32_t* words, uint64_t policy) {
+  if constexpr (COUNT * sizeof(Element) == 16) {
+    const uint32_t unit[4] = {words[0], words[1], words[2], words[3]};
     if constexpr (kBursts)
-      ptx::st_global_v4_hint(y, words, policy);
+      ptx::st_global_v4_hint(y, unit, policy);
     else
-      ptx::st_global_v4(y, words);
+      ptx::st_global_v4(y, unit);
   } else {
-    struct alignas(2 * COUNT) Vector {
+    struct alignas(COUNT * sizeof(Element)) Vector {
       Element e[COUNT];
     };
     Vector vector;
-    memcpy(&vector, pairs, sizeof vector);
+    memcpy(&vector, words, sizeof vector);
     *reinterpret_cast<Vector*>(y) = vector;
   }
 }
@@ -28,35 +28,42 @@ struct Pixel {
 __device__ __forceinline__ Pixel pixel_of(const Item& item, int tile, int half) {
   const int slot = item.first_slot + tile * 64 + item.warp * 16 + half * 8 + item.lane / 4;
   const int row = slot / ROW_SLOTS, q = slot % ROW_SLOTS;
-  return {q < Q && row < item.segment.rows, item.segment.p + row, q};
+  return {q < Q && row < item.segment.rows && (!kRowItems || slot < item.end_slot), item.segment.p + row, q};
 }
 
 template <int HALF>
 __device__ __forceinline__ void store_pixel(const float (&acc)[WGMMA_N / 2], const Item& item, int tile, const float* bias,
                                             Element* y, Probe& probe, uint64_t policy) {
-  constexpr int PAIRS = CHANNEL_VECTOR / 2;
+  constexpr int PAIRS = CHANNEL_VECTOR / 2, PER_WORD = 4 / sizeof(Element);
   const Pixel pixel = pixel_of(item, tile, HALF);
   if (!pixel.exists) return;
   y += output_offset(item.segment.n, pixel.p, pixel.q, item.channel);
 #pragma unroll
   for (int group = 0; group < WGMMA_N / CHANNEL_GROUP; ++group) {
     const int first = group * CHANNEL_GROUP + item.lane % 4 * CHANNEL_VECTOR;
-    uint32_t pairs[PAIRS];
+    uint32_t words[CHANNEL_VECTOR / PER_WORD];
 #pragma unroll
     for (int i = 0; i < PAIRS; ++i) {
       const float* d = acc + (group * PAIRS + i) * 4 + HALF * 2;
       const float bias0 = kHasBias ? bias[first + 2 * i] : 0.0f, bias1 = kHasBias ? bias[first + 2 * i + 1] : 0.0f;
-      pairs[i] = pack(epilogue(d[0], bias0), epilogue(d[1], bias1));
-      probe.look_at(pairs[i]);
+      const float y0 = epilogue(d[0], bias0), y1 = epilogue(d[1], bias1);
+      if constexpr (PER_WORD == 2) {
+        words[i] = pack(y0, y1);
+      } else {
+        words[2 * i] = __float_as_uint(y0);
+        words[2 * i + 1] = __float_as_uint(y1);
+      }
     }
+#pragma unroll
+    for (int i = 0; i < CHANNEL_VECTOR / PER_WORD; ++i) probe.look_at(words[i]);
 #pragma unroll
     for (int i = 0; i < CHANNEL_VECTOR; i += STORE_CHANNELS) {
       if (K % WGMMA_N != 0 && item.channel + first + i >= K) continue;
-      if constexpr (STORE_CHANNELS == 1) {
-        const uint32_t one = i % 2 == 0 ? pairs[i / 2] : pairs[i / 2] >> 16;
+      if constexpr (STORE_CHANNELS < PER_WORD) {
+        const uint32_t one = i % 2 == 0 ? words[i / 2] : words[i / 2] >> 16;
         store_channels<1>(y + first + i, &one, policy);
       } else {
-        store_channels<STORE_CHANNELS>(y + first + i, pairs + i / 2, policy);
+        store_channels<STORE_CHANNELS>(y + first + i, words + i / PER_WORD, policy);
       }
     }
   }

@@ -49,7 +49,7 @@ __device__ __forceinline__ void store_word(Element* to, uint32_t pair, uint64_t 
 template <class Act>
 __device__ __forceinline__ void for_each_word(const Item& item, Act act) {
   const int begin = pixels_before(item.first_slot);
-  const int end = min(pixels_before(item.first_slot + ITEM_STEP), item.segment.rows * Q), last = end - 1;
+  const int end = min(pixels_before(item.end_slot), item.segment.rows * Q), last = end - 1;
   if (begin == end) return;
 #pragma unroll
   for (int parity = 0; parity < 2; ++parity) {

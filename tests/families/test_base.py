@@ -27,8 +27,7 @@ T = TypeVar("T")
 TARGET = preset("sm_90a")
 PRECISIONS = {
     "simt": ("fp32", "fp64"), "mma": ("fp16", "bf16", "tf32", "fp32", "fp64"),
-    "wgmma": ("fp16", "bf16", "tf32", "fp32"),
-    "wgmma_rows": ("fp16", "bf16"),
+    "wgmma": ("fp16", "bf16", "tf32", "fp32"), "wgmma_rows": ("fp16", "bf16", "tf32", "fp32"),
 }  # fmt: skip
 SHAPES = ("cv1", "cv5", "cv12", "n1c1h1w1k1r1s1", "n3c17h9w40k33r3s2st2x1pad1,0,2,1dil1x2")
 WITHOUT_TIME = settings(deadline=None, derandomize=True, max_examples=40, suppress_health_check=list(HealthCheck))
@@ -400,7 +399,8 @@ constexpr int SMEM_BYTES = kBuffers + kBarriers + int(sizeof(int)) * 2 * kConsum
 constexpr int64_t GRID = TILE_COUNT < {TARGET.sm_count} ? TILE_COUNT : {TARGET.sm_count};
 """,
     "wgmma_rows": f"""
-constexpr int kBuffers = RING_BYTES + RAW_BUFFERS * RAW_BYTES + FILTER_BYTES + STAGING_BYTES + BIAS_BYTES;
+constexpr int kArrays = RING_BYTES + RAW_BUFFERS * RAW_BYTES + FILTER_BYTES + STAGING_BYTES;
+constexpr int kBuffers = kArrays + BIAS_BYTES + SCALE_BYTES;
 constexpr int SMEM_BYTES = kBuffers + int(sizeof(uint64_t)) * (2 * kRingBlocks + 2 * RAW_BUFFERS + 1);
 constexpr int64_t kShare = {TARGET.sm_count} / K_BLOCKS > 1 ? {TARGET.sm_count} / K_BLOCKS : 1;
 constexpr int64_t kPieces = kRowOrder == UNITS ? Walk::UNIT_COUNT : Walk::OUTPUT_ROWS;

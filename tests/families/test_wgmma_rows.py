@@ -29,8 +29,12 @@ def convolution(problem: ConvProblem, config: WgmmaRowsConfig) -> Source:
     ("shape", "layout", "precision", "words"),
     [
         ("n1c16h8w8k16r3s3", "nhwc", "fp16", "C is 16; it must not exceed 15"),
-        ("n1c3h8w8k16r3s3", "nhwc", "fp32", "precision fp32 is not one of"),
-        ("n1c3h8w8k16r3s3dil2", "nhwc", "fp16", "dilation above 1"),
+        ("n1c3h8w8k16r3s3", "nhwc", "fp64", "precision fp64 is not one of"),
+        ("n1c3h8w8k16r3s3", "nchw-nhwc", "tf32", None),
+        ("n1c3h8w8k16r3s3", "nhwc-nchw", "fp32", None),
+        ("n1c3h8w8k16r3s3dil2", "nhwc", "fp16", None),
+        ("n1c3h9w9k16r3s3st2dil3x2", "nhwc", "fp16", "a vertical dilation above 1 must be a multiple of the stride"),
+        ("n1c3h9w9k16r1s3st2dil3", "nhwc", "fp16", "a horizontal dilation above 1"),
         ("n1c4h8w8k16r3s3g2", "nhwc", "fp16", "groups above 1"),
         ("n1c3h8w8k16r3s3", "nchw", "bf16", None),
         ("n1c3h4w30000000k16r1s3", "nhwc", "fp16", "no block of rows with its filters fits"),
@@ -86,6 +90,54 @@ def test_sizes_by_hand() -> None:
     assert (config.threads, config.item_slots) == (128 + 64 + 32, 64)
 
 
+def test_sizes_of_4_byte_elements_by_hand() -> None:
+    # the same block: 24 elements a slot; tf32 in chunks of 4, fp32 in two parts of chunks of 8
+    config = config_of(ConvProblem.parse("n1c3h21w23k32r7s7st2"), block_rows=4, ring_blocks=12, raw_stages=2)
+    tf32, fp32 = (
+        WgmmaRowsGeometry(problem=ConvProblem.parse("n1c3h21w23k32r7s7st2", precision=precision), config=config)
+        for precision in ("tf32", "fp32")
+    )
+    # rows of a slot are 6 elements; a window has 4 and 3 of them, of 4 slots the last one has one column
+    assert (tf32.planes, tf32.block_chunks, tf32.chunks) == (6, (3 * 6 + 6, 3 * 5 + 4), 44)
+    assert (fp32.planes, fp32.block_chunks) == (3, (3 * 3 + 3, 3 * 3 + 2 + 1))
+    assert (fp32.steps, fp32.products, fp32.partial_sums, fp32.accumulators) == (12, 36, 4, 3 * 16)
+    assert tf32.ring_bytes == fp32.ring_bytes == 6 * (12 + 8) * 12 * 16
+    assert fp32.filter_bytes == 2 * 24 * 32 * 16 + 32 * 8
+    assert fp32.smem_bytes - fp32.ring_bytes - fp32.filter_bytes == 4 * 1136 + (20 + 4) * 8 + (24 + 8 + 1) * 8
+
+
+def test_items_of_a_row_need_no_copies_of_blocks() -> None:
+    problem = ConvProblem.parse("n1c3h21w231k32r7s7st2")  # Q = 113
+    apart, joined = (
+        WgmmaRowsGeometry(problem=problem, config=config_of(problem, row_items=row_items, block_rows=4))
+        for row_items in (True, False)
+    )
+    assert (apart.items(8), joined.items(8)) == (8 * 2, (8 * 116 - 3 + 63) // 64)
+    assert (apart.mirrored_blocks, apart.least_ring) == (0, 3)
+    assert (joined.mirrored_blocks, joined.least_ring) == (2 + 1, 4)
+
+
+def test_a_dilated_window_takes_a_row_of_each_block() -> None:
+    problem = ConvProblem.parse("n1c3h21w23k32r3s3st1x2dil2x4")
+    geometry = WgmmaRowsGeometry(problem=problem, config=config_of(problem, block_rows=1, slot_columns=1))
+    assert (geometry.window_blocks, geometry.window_slots) == (3, 3)
+    assert (geometry.halo_blocks, geometry.row_slots) == (2 * 2, 8 + 2 * 2)
+
+
+@pytest.mark.parametrize(
+    ("consumers", "transformers", "registers"),
+    # of 65536: 384, 512 and 640 threads begin with 168, 128 and 96; four or eight warps keep 80
+    [(2, 3, 208), (3, 3, 144), (2, 7, 176), (2, 4, 0), (4, 3, 96)],
+)
+def test_consumers_of_fp32_ask_for_registers(consumers: int, transformers: int, registers: int) -> None:
+    problem = ConvProblem.parse("n1c3h21w23k32r7s7st2", precision="fp32")
+    changes = {"num_consumer_warpgroups": consumers, "num_transformer_warps": transformers}
+    geometry = WgmmaRowsGeometry(problem=problem, config=config_of(problem, **changes))
+    assert geometry.consumer_registers(TARGET) == registers
+    half = replace(geometry, problem=replace(problem, precision="fp16"))
+    assert half.consumer_registers(TARGET) == 0
+
+
 def test_an_nchw_output_is_staged() -> None:
     problem = ConvProblem.parse("n1c3h21w23k32r7s7st2", layout="nhwc-nchw")
     config = config_of(problem, num_consumer_warpgroups=2, item_tiles=2)
@@ -105,13 +157,19 @@ GEOMETRIES = {
     "one": ("n2c1h17w16k8r1s1st3", "nhwc", {"row_order": "units", "unit_rows": 3}),
     "NCHW out": ("n2c3h31w33k64r7s7st2pad3", "nchw", {"num_consumer_warpgroups": 3, "item_tiles": 2}),
     "columns, NCHW": ("n2c7h17w16k24r4s3st1x2", "nchw-nhwc", {"block_rows": 3, "slot_order": "columns"}),
+    "row items": ("n2c3h31w133k96r11s11st4", "nchw", {"row_items": True, "item_tiles": 2}),
+    "dilated": ("n2c3h31w33k64r3s3st1x2dil3x2", "nhwc", {"block_rows": 1, "slot_columns": 1}),
+    "tf32": ("n2c3h31w33k96r7s7st2pad3", "nchw", {"item_tiles": 2, "precision": "tf32"}),
+    "fp32": ("n2c3h31w33k96r11s11st4", "nhwc", {"block_n": 48, "precision": "fp32"}),
+    "fp32, NCHW out": ("n2c5h17w16k24r5s4", "nhwc-nchw", {"block_rows": 2, "slot_columns": 3, "precision": "fp32"}),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", GEOMETRIES)
 def test_the_kernel_derives_the_same_geometry(name: str) -> None:
     shape, layout, changes = GEOMETRIES[name]
-    problem = ConvProblem.parse(shape, layout=layout, epilogue="bias")
+    changes = dict(changes)
+    problem = ConvProblem.parse(shape, layout=layout, precision=changes.pop("precision", "fp16"), epilogue="bias")
     config = config_of(problem, **changes)
     geometry = WgmmaRowsGeometry(problem=problem, config=config)
     claims = {
@@ -122,6 +180,10 @@ def test_the_kernel_derives_the_same_geometry(name: str) -> None:
         "RAW_BYTES": geometry.raw_bytes, "FILTER_BYTES": geometry.filter_bytes, "K_BLOCKS": geometry.blocks_k,
         "STAGING_BYTES": geometry.staging_bytes, "ITEM_STEP": geometry.item_step, "THREADS": config.threads,
     }  # fmt: skip
+    if geometry.split:
+        claims["partial_sums().count"] = geometry.partial_sums
+    if config.row_items:
+        claims["ROW_ITEMS"] = geometry.items(1)
     lines = [f'static_assert({text} == {value}, "{text}");' for text, value in claims.items()]
     source = convolution(problem, config)
     compile_ptx(Source(source.kernel, source.text + "\n".join(lines) + "\n"), "sm_90a")
@@ -129,7 +191,7 @@ def test_the_kernel_derives_the_same_geometry(name: str) -> None:
 
 # ---- rules and static_asserts ----
 
-SHAPE = "n4c3h32w33k40r7s7st2"
+SHAPE, DILATED = "n4c3h32w33k40r7s7st2", "n4c3h32w33k40r3s3st1x2dil2"
 RULE_CASES: list[tuple[str, str, dict[str, Any], dict[str, Any], str | None]] = [
     # the sentence's beginning, shape, a legal config, what breaks the rule, words of what then refuses to go on
     ("block_rows is R", SHAPE, {}, {"block_rows": 3}, "blocks cover a window's rows once"),
@@ -139,10 +201,13 @@ RULE_CASES: list[tuple[str, str, dict[str, Any], dict[str, Any], str | None]] = 
     ("block_n is", SHAPE, {}, {"block_n": 264}, "the N of wgmma"),
     ("num_consumer_warpgroups is", SHAPE, {}, {"num_consumer_warpgroups": 5}, None),
     ("num_consumer_warpgroups is", SHAPE, {}, {"num_transformer_warps": 9, "ring_blocks": 20}, None),
+    ("team_warps divides", SHAPE, {"num_transformer_warps": 6}, {"team_warps": 4}, "a team is some"),
     ("the ring has", SHAPE, {"ring_blocks": 11}, {"ring_blocks": 6}, "fit the ring"),
     ("the ring has", "n1c3h9w200k8r1s1", {}, {"num_transformer_warps": 3}, "a wait tells a round"),
     ("unit_rows is", SHAPE, {}, {"unit_rows": 2}, "strips have no units"),
     ("unit_rows is", SHAPE, {"row_order": "units"}, {"unit_rows": 14}, None),
+    ("block_rows is R", DILATED, {"slot_columns": 1}, {"block_rows": 3}, "blocks cover a window's rows once"),
+    ("slot_columns is S", DILATED, {"slot_columns": 1}, {"slot_columns": 2}, "slots cover its columns once"),
     ("bursts follow", SHAPE, {}, {"l2_bursts": True}, "bursts follow the units"),
     # 64 x 9 taps in chunks of eight rows of a column, or one each
     ("a window is at most", "n1c1h70w40k8r64s9", {"block_rows": 8}, {"block_rows": 1, "ring_blocks": 140}, None),
@@ -171,20 +236,35 @@ def test_every_rule_has_a_case() -> None:
 # ---- machine code ----
 
 
-@pytest.mark.parametrize("layout", ["nhwc", "nchw"])
-@pytest.mark.parametrize(("layer", "products"), [("cv1", 26), ("cv2", 26), ("cv3", 11), ("cv7", 3)])
-def test_the_default_compiles_to_tensor_core_code_without_spills(layer: str, products: int, layout: str) -> None:
-    problem = ConvProblem.parse(layer, layout=layout)
+COMPILED = [
+    *((layer, "fp16", layout, products) for layer, products in (("cv1", 26), ("cv2", 26), ("cv3", 11), ("cv7", 3))
+      for layout in ("nhwc", "nchw")),
+    ("cv1", "tf32", "nhwc", 50), ("conv1", "tf32", "nchw", 22), ("cv7", "tf32", "nchw", 5),
+    ("cv1", "fp32", "nhwc", 78), ("cv2", "fp32", "nchw", 78), ("cv3", "fp32", "nhwc", 33), ("cv7", "fp32", "nhwc", 9),
+    ("cv7", "fp32", "nchw", 9), ("conv1", "fp32", "nchw", 33),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("layer", "precision", "layout", "products"), COMPILED)
+def test_the_default_compiles_to_tensor_core_code_without_spills(
+    layer: str, precision: str, layout: str, products: int
+) -> None:
+    shape = "n128c3h224w224k64r7s7st2pad3" if layer == "conv1" else layer  # of ResNet-50
+    problem = ConvProblem.parse(shape, layout=layout, precision=precision)
     config = WGMMA_ROWS.default(problem, TARGET)
     assert isinstance(config, WgmmaRowsConfig)
     cubin = compile_cubin(convolution(problem, config), "sm_90a")
     counts = instruction_counts(cubin)
-    assert counts["HGMMA"] == products * config.item_tiles
-    assert ("STSM" in counts) == (layout == "nchw")
+    assert counts["HGMMA"] == products * (1 if precision == "fp32" else config.item_tiles)
+    assert ("STSM" in counts) == (layout == "nchw" and precision == "fp16")
     assert counts["UBLKCP"] >= 2
     assert not {"LDL", "STL", "HMMA"} & counts.keys()
     assert cubin.spill_bytes == 0
+    assert "C7512" not in cubin.log  # products one by one, for want of registers
     assert cubin.num_regs <= config.registers(TARGET)
+    if precision == "fp32":  # consumers ask for what is left of these
+        assert counts["USETMAXREG"] == 2
+        assert cubin.num_regs == config.registers(TARGET)
     assert cubin.smem_bytes <= 1024  # all else is dynamic; 1 KiB is the system's
 
 

@@ -12,7 +12,7 @@ from wgmma_rows_cases import TWO_SMS, config_of, run_changed, verify
 from im2wingen.families.wgmma_rows import WGMMA_ROWS
 from im2wingen.problem import ConvProblem, FilterLayout
 
-PRECISIONS = ("fp16", "bf16")
+PRECISIONS = ("fp16", "bf16", "tf32", "fp32")
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,7 @@ class Case:
 
 
 UNITS: dict[str, Any] = {"row_order": "units", "unit_rows": 2}
+ROWS: dict[str, Any] = {"row_items": True}
 COLUMNS: dict[str, Any] = {"slot_order": "columns"}
 
 CASES = {
@@ -90,6 +91,10 @@ CASES = {
     # ---- who does what ----
     "many transformers": Case("n2c3h20w19k16r3s3", {"num_transformer_warps": 5, "ring_blocks": 9}, seeds=(0, 1, 2)),
     "one transformer": Case("n2c3h20w19k16r3s3", {"num_transformer_warps": 1, "raw_stages": 3}, seeds=(0, 1, 2)),
+    "a team": Case("n2c3h21w83k16r3s3pad1", {"num_transformer_warps": 3, "team_warps": 3}, "bf16", seeds=(0, 1, 2)),
+    "teams": Case(
+        "n2c5h21w82k16r5s5st2pad2", {"num_transformer_warps": 4, "team_warps": 2, "raw_stages": 2}, "fp32", seeds=(0, 1)
+    ),
     "a large ring": Case("n1c3h20w19k16r3s3", {"ring_blocks": 40}),
     # P = 17 in units of 2
     "units": Case("n2c3h19w19k16r3s3", UNITS | {"num_consumer_warpgroups": 2}, seeds=(0, 1, 2)),
@@ -99,6 +104,15 @@ CASES = {
     "bursts": Case("n9c3h12w13k16r3s3", UNITS | {"l2_bursts": True}),
     "bursts, K = 12": Case("n1c3h12w13k12r3s3", UNITS | {"l2_bursts": True, "block_n": 32}),
     "launched early": Case("n1c3h6w9k16r3s3", {"programmatic_launch": True}, epilogue="bias"),
+    # ---- items of a row: a row ends in an item's first tile, in its second; tiles reach beyond the last plane ----
+    "row items": Case("n2c3h31w43k16r11s11st4", ROWS | {"num_consumer_warpgroups": 2}, "tf32", seeds=(0, 1, 2)),
+    "row items, halves": Case("n2c3h9w81k24r3s3pad1", ROWS, layout="nchw", seeds=(0, 2)),
+    "row items of two tiles": Case(
+        "n3c3h9w141k24r3s3", ROWS | UNITS | {"item_tiles": 2, "num_consumer_warpgroups": 3}, "bf16", seeds=(0, 2)
+    ),
+    "row items, split": Case(
+        "n2c3h15w141k24r7s7st2pad3", ROWS | {"item_tiles": 2, "block_rows": 4}, "fp32", layout="nhwc-nchw"
+    ),
     # ---- layouts ----
     "KCRS": Case("n1c3h9w11k40r5s3", epilogue="bias", w_layout="kcrs"),
     # a run of rows for each channel, each at another place within 16 bytes
@@ -126,6 +140,24 @@ CASES = {
     "NCHW, units": Case("n2c3h19w20k16r3s3pad1", UNITS | {"l2_bursts": True, "item_tiles": 2}, layout="nchw"),
     "NCHW, 11x11": Case("n2c3h23w28k96r11s11st4", {"num_consumer_warpgroups": 2}, layout="nchw", seeds=(0, 2)),
     "NCHW, 7x7": Case("n2c3h21w23k64r7s7st2pad3", {"block_rows": 4}, "bf16", layout="nchw"),
+    # ---- 4-byte elements; lanes take turns at a bank: four (11x11), two (7x7), none (3x3) ----
+    "tf32, 11x11": Case("n2c3h19w111k16r11s11st4", {"num_consumer_warpgroups": 2}, "tf32", seeds=(0, 2)),
+    "tf32, 7x7": Case("n2c3h9w45k24r7s7st2pad3", {"block_rows": 4}, "tf32", "bias", layout="nchw", seeds=(0, 1, 2)),
+    "tf32, columns": Case("n2c3h14w15k16r7s7st2", {"block_rows": 4} | COLUMNS, "tf32", layout="nchw-nhwc"),
+    "tf32, C = 4, aligned": Case("n1c4h9w12k8r3s3", {"block_rows": 3}, "tf32"),
+    # stores of 8 and 4 bytes; the last channels lie beyond K
+    "tf32, K = 6": Case("n1c3h9w11k6r3s3", {"block_n": 16}, "tf32", "bias"),
+    "tf32, K = 7": Case("n2c3h9w11k7r3s3", {"block_n": 16}, "tf32"),
+    "tf32, NCHW, K = 7": Case("n2c3h7w9k7r3s3", {"block_n": 16}, "tf32", "bias", layout="nchw"),
+    "tf32, two tiles": Case("n2c3h20w19k16r3s3pad1", UNITS | {"item_tiles": 2}, "tf32", layout="nchw"),
+    # a partial sum for each step, some of one block, one of each; accumulators that stay in their registers
+    "fp32, 3x3": Case("n2c3h9w11k16r3s3pad1", {"block_rows": 3}, "fp32", "bias", seeds=(0, 1, 2)),
+    "fp32, 11x11": Case("n2c3h23w27k32r11s11st4", {"num_consumer_warpgroups": 2}, "fp32", "bias_relu", seeds=(0, 2)),
+    "fp32, 7x7": Case("n2c3h14w15k64r7s7st2pad3", {"slot_columns": 4}, "fp32", "bias", layout="nchw"),
+    "fp32, K in blocks": Case("n2c3h19w20k72r3s3", {"block_n": 32, "item_tiles": 2}, "fp32", layout="nchw-nhwc"),
+    # ---- dilation ----
+    "dilated": Case("n2c3h15w17k16r3s3st1x2pad1dil2x4", {"slot_columns": 1}, seeds=(0, 1)),
+    "dilated columns": Case("n2c3h9w17k16r4s3dil1x3", {"block_rows": 2, "slot_columns": 1}, "fp32", layout="nchw"),
 }  # fmt: skip
 
 
@@ -137,9 +169,17 @@ def test_arithmetic(name: str) -> None:
     verify(problem, config_of(problem, **case.config), seeds=case.seeds)
 
 
-@pytest.mark.parametrize("precision", PRECISIONS)
-@pytest.mark.parametrize("layout", ["nhwc", "nchw"])
-@pytest.mark.parametrize("shape", ["n2c3h33w35k32r11s11st4", "n2c3h20w22k64r3s3pad1", "n2c1h28w28k6r5s5"])
+DEFAULTS = [
+    *itertools.product(
+        ["n2c3h33w35k32r11s11st4", "n2c3h20w22k64r3s3pad1", "n2c1h28w28k6r5s5"], ["nhwc", "nchw"], ["fp16", "bf16"]
+    ),
+    ("n2c3h33w35k32r11s11st4", "nchw", "fp32"),
+    ("n2c3h20w22k64r3s3pad1", "nhwc", "tf32"),
+    ("n2c1h28w28k6r5s5", "nhwc-nchw", "fp32"),
+]
+
+
+@pytest.mark.parametrize(("shape", "layout", "precision"), DEFAULTS)
 def test_the_default_is_right(shape: str, layout: str, precision: str) -> None:
     problem = ConvProblem.parse(shape, precision=precision, epilogue="bias", layout=layout)
     verify(problem, WGMMA_ROWS.default(problem, TWO_SMS))
@@ -152,11 +192,13 @@ def test_the_default_is_right(shape: str, layout: str, precision: str) -> None:
         ("n1c3h7w9k7r3s3", "nhwc", UNITS | {"l2_bursts": True}),  # x ends 10 bytes beyond whole 16
         ("n1c3h7w9k8r3s3", "nchw", {"block_rows": 3}),
         ("n2c3h7w10k7r3s3", "nhwc-nchw", UNITS | {"item_tiles": 2, "l2_bursts": True}),
+        ("n1c3h7w9k7r3s3pad1/fp32", "nchw", {"block_rows": 3}),
     ],
 )
 def test_no_byte_is_touched_that_is_not_ours(shape: str, layout: str, config: dict[str, Any]) -> None:
     # under the address and undefined-behaviour sanitizers
-    problem = ConvProblem.parse(shape, layout=layout, epilogue="bias")
+    shape, _, precision = shape.partition("/")
+    problem = ConvProblem.parse(shape, precision=precision or "fp16", layout=layout, epilogue="bias")
     verify(problem, config_of(problem, **config), sanitize=True)
 
 
@@ -175,7 +217,7 @@ def _random_verified(seed: int) -> None:
     verify(problem, config, seeds=(seed,))
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(8))
 def test_random_configs_of_random_problems(seed: int) -> None:
     _random_verified(seed)
 
@@ -200,8 +242,10 @@ def test_many_random_configs_of_random_problems(seed: int) -> None:
         ("n2c1h9w11k7r2s2", {"num_consumer_warpgroups": 2}, "bf16"),
         # no pad, no weight beyond the window
         ("n1c8h5w7k40r1s2", {"block_n": 24} | UNITS, "fp16"),
+        ("n2c3h9w11k12r3s3pad1", {"block_rows": 3}, "tf32"),
+        ("n2c3h15w17k24r7s7st2pad3", {"block_rows": 4, "item_tiles": 2}, "fp32"),
     ],
-    ids=["11x11", "7x7", "3x3", "2x2", "1x2"],
+    ids=["11x11", "7x7", "3x3", "2x2", "1x2", "3x3 tf32", "7x7 fp32"],
 )
 def test_a_nan_reaches_the_outputs_whose_window_holds_it(
     shape: str, config: dict[str, Any], precision: str, epilogue: str, layout: str

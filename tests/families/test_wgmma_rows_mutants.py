@@ -27,6 +27,7 @@ class Mutant:
     shape: str = "n4c3h17w19k24r5s5st2pad1"
     config: dict[str, Any] = field(default_factory=lambda: dict(CONFIG))
     layout: str = "nhwc"
+    precision: str = "fp16"
     template: str = "wgmma_rows"
 
 
@@ -42,7 +43,16 @@ ODD: dict[str, Any] = {"layout": "nchw", "shape": "n3c3h11w17k16r3s3"}  # 9 x 15
 K_BLOCKS: dict[str, Any] = {"shape": "n2c3h9w11k72r3s3", "config": {"block_n": 32}}
 # an item begins within a row and ends in the next but one
 LONG_ROWS: dict[str, Any] = {"shape": "n1c3h40w65k8r3s1", "config": {}}
+ROWS: dict[str, Any] = {"shape": "n2c3h9w81k24r3s3", "config": {"row_items": True}}
+# 40 slots, two groups of planes
+TEAMS: dict[str, Any] = {
+    "shape": "n2c5h11w82k8r5s5st2pad1", "config": {"num_transformer_warps": 4, "team_warps": 2},
+}  # fmt: skip
 PACK: dict[str, Any] = {"template": "pack_rows"}
+# one product an output, so that its rounding shows; four lanes begin in the same bank; 9 x 15 outputs
+ONE_TAP: dict[str, Any] = {"precision": "tf32", "shape": "n1c1h40w41k8r1s1", "config": {}}
+TURNS: dict[str, Any] = {"precision": "tf32", "shape": "n1c3h15w111k8r11s11st4", "config": {}}
+WORDS: dict[str, Any] = {"precision": "tf32", "layout": "nchw", "shape": "n3c3h11w17k16r3s3"}
 
 RAW_FULL = "wait(smem.raw_full + buffer, ring.parity);"
 RAW_EMPTY = "wait(smem.raw_empty + buffer, ring.parity ^ 1);"
@@ -52,7 +62,8 @@ STAGED = "      ptx::fence_proxy_async_shared_cta();  // wgmma reads the block, 
 MAY_BE_WRITTEN = "ptx::barrier_sync(1 + index, 128);  // staging may be written"
 COMPLETE = "ptx::barrier_sync(1 + index, 128);  // staging is complete"
 MIRROR = "place < MIRRORED_BLOCKS ? kRingBlocks * ROW_SLOTS * 16 : 0"
-CLEAR = "clear_outside(bytes, raw, rows, lane);"
+CLEAR = "clear_outside(bytes, raw, rows, member);"
+CHUNKS = "constexpr Chunks chunks = window_chunks();\n"
 
 MUTANTS = {
     # ---- barriers ----
@@ -90,15 +101,15 @@ MUTANTS = {
     "raw rows are given back before they are read": Mutant(
         (
             ("        ptx::mbarrier_arrive(smem.raw_empty + buffer);\n", ""),
-            (RAW_FULL, RAW_FULL + " if (lane == 0) ptx::mbarrier_arrive(smem.raw_empty + buffer);"),
+            (RAW_FULL, RAW_FULL + " if (member.lane == 0) ptx::mbarrier_arrive(smem.raw_empty + buffer);"),
         )
     ),
     "raw rows are never given back": one("        ptx::mbarrier_arrive(smem.raw_empty + buffer);\n", ""),
     # ---- proxies and order ----
     "blocks are not fenced": one(STAGED, ""),
-    "one lane fences for all": one(STAGED, "      if (lane == 0) ptx::fence_proxy_async_shared_cta();\n"),
+    "one lane fences for all": one(STAGED, "      if (member.lane == 0) ptx::fence_proxy_async_shared_cta();\n"),
     "a block is full before all lanes have written": one(STAGED + "      __syncwarp();\n", STAGED),
-    "the products are not ordered after the registers": one("  ptx::wgmma_fence();\n", ""),
+    "the products are not ordered after the registers": one(CHUNKS + "  ptx::wgmma_fence();\n", CHUNKS),
     "the products are not committed": one("    ptx::wgmma_commit_group();\n", ""),
     # ---- the ring ----
     "no block is there twice": one(MIRROR, "0"),
@@ -106,24 +117,24 @@ MUTANTS = {
     "the mirror begins a block further": one(MIRROR, MIRROR.replace("kRingBlocks", "(kRingBlocks - 1)")),
     "a block is written to the next place": one("smem.ring + place *", "smem.ring + (place + 1) % kRingBlocks *"),
     "a product begins a block further": one(
-        "(first_block + row) % kRingBlocks", "(first_block + row + 1) % kRingBlocks"
+        "= ring + (block + i * BLOCK_STEP)", "= ring + (block + 1 + i * BLOCK_STEP)"
     ),
-    "a product begins a slot further": one("+ item.first_slot % ROW_SLOTS", "+ item.first_slot % ROW_SLOTS + 1"),
+    "a product begins a slot further": one("+ first_slot % ROW_SLOTS;", "+ first_slot % ROW_SLOTS + 1;"),
     "a transformer takes its neighbour's block": one(
-        "(team - first_block % kTransformers", "(team + 1 - first_block % kTransformers"
+        "(member.team - first_block % kTeams", "(member.team + 1 - first_block % kTeams"
     ),
-    "transformers begin anew with each segment": one("(team - first_block % kTransformers", "(team"),
+    "transformers begin anew with each segment": one("(member.team - first_block % kTeams", "(member.team"),
     "consumers begin anew with each segment": one("    next -= items;\n", "    next = index;\n"),
     "a consumer takes its neighbour's items": one("int next = index;", "int next = index + 1;"),
     # ---- descriptors ----
-    "the second tile is the first": one("tile * 64 + first", "first", **TWO_TILES),
-    "a window's second chunk is the first": one("(second - first) << 16", "0"),
+    "the second tile is the first": one("2 * step + 1], tile * 64)", "2 * step + 1], 0)", **TWO_TILES),
+    "a window's second chunk is the first": one("(units_away(second) - units_away(first)) << 16", "0 << 16"),
     "the blocks of a window are neighbours": one("chunk.block * BLOCK_STEP *", "chunk.block * 2 *"),
     "the slots of a window are neighbours": one(
         "chunk.slot * SLOT_STEP;", "chunk.slot;", shape="n2c3h9w15k8r3s5", config={"slot_columns": 2}
     ),
     "a plane is a block further": one("chunk.plane * PLANE_SLOTS +", "chunk.plane * (PLANE_SLOTS + ROW_SLOTS) +"),
-    "filters of every step are the first's": one("step * 2 * WGMMA_N", "0"),
+    "filters of every step are the first's": one("step * 2 * WGMMA_N), step > 0", "0), step > 0"),
     "the sum goes on from the item before": one("step > 0);", "true);"),
     "the sum begins anew": one("step > 0);", "step > 1);"),
     # ---- rows of x ----
@@ -169,6 +180,22 @@ MUTANTS = {
     "a unit goes on over the image": one("min(UNIT_ROWS, P - segment.p)", "UNIT_ROWS", **UNITS),
     "channels are the first block's": one("int(blockIdx.x) % K_BLOCKS * WGMMA_N,", "0,", **K_BLOCKS),
     "filters are the first block's": one("int64_t(blockIdx.x % K_BLOCKS) *", "0 *", **K_BLOCKS),
+    # ---- teams ----
+    "a warp of a team fills a block for all": one(
+        "smem.block_full + i, kTeamWarps);", "smem.block_full + i, 1);", **TEAMS
+    ),
+    "a warp of a team gives raw rows back for all": one("raw_empty + i, kTeamWarps);", "raw_empty + i, 1);", **TEAMS),
+    "a team's warps write the same slots": one("- GROUP * SLOT_ROUNDS % kTeamWarps)", "- member.warp)", **TEAMS),
+    "rows are cleared while others read them": one("  member.sync();\n}\n\n// Of", "}\n\n// Of", **TEAMS),
+    # ---- items of a row ----
+    "a row's last item goes on in the next row": one(
+        "min(first_slot + ITEM_STEP, (row + 1) * ROW_SLOTS)", "9999", **ROWS
+    ),
+    "an item of each row is left out": one("return segment.rows * ROW_ITEMS;", "return segment.rows;", **ROWS),
+    "a row's second item is the first": one("+ item % ROW_ITEMS * ITEM_STEP :", ":", **ROWS),
+    "a window's blocks are the first one": one(
+        "(block + i * BLOCK_STEP) % kRingBlocks * ROW_SLOTS", "block % kRingBlocks * ROW_SLOTS", **ROWS
+    ),
     # ---- packing ----
     "the first channels again": one("unit / (CHUNKS * WGMMA_N) * WGMMA_N +", "", **(K_BLOCKS | PACK)),
     "weights of no tap": one("tap.exists && k < K", "k < K", **PACK),
@@ -179,7 +206,10 @@ MUTANTS = {
     "the neighbour's bias": one("bias[first + 2 * i] :", "bias[first + 2 * i + 1] :"),
     "bias of the first channels": one("blockIdx.x % K_BLOCKS * WGMMA_N + i)", "i)", **K_BLOCKS),
     "no ReLU": one("y < Sum(0) ? Sum(0) : y", "y"),
-    "the second half is the first": one("item.warp * 16 + half * 8", "item.warp * 16"),
+    "the second half is the first": one(
+        "item.warp * 16 + half * 8 + item.lane / 4;\n  const int row",
+        "item.warp * 16 + item.lane / 4;\n  const int row",
+    ),
     "halo slots are stored": one("q < Q && row < item", "row < item"),
     "rows beyond the segment are stored": one("q < Q && row < item.segment.rows", "q < Q", **UNITS),
     "channels beyond K are stored": one("K % WGMMA_N != 0 && item.channel", "false && item.channel", **K_BLOCKS),
@@ -192,9 +222,11 @@ MUTANTS = {
         **(CHANNELS_FIRST | TWO_TILES),
     ),
     "NCHW: an item's last pixels are left out": one(
-        "first_slot + ITEM_STEP), item", "first_slot + ITEM_STEP - 1), item", **CHANNELS_FIRST
+        "end_slot), item.segment.rows * Q), last", "end_slot - 1), item.segment.rows * Q), last", **CHANNELS_FIRST
     ),
-    "NCHW: items are stored whole": one("first_slot + ITEM_STEP), item", "first_slot + ITEM_SLOTS), item", **ODD),
+    "NCHW: items are stored whole": one(
+        "end_slot), item.segment.rows * Q), last", "end_slot + 2), item.segment.rows * Q), last", **ODD
+    ),
     "NCHW: the halo is stored": one("+ pixel / Q * HALO_SLOTS", "", **CHANNELS_FIRST),
     "NCHW: all channels begin alike": one("warp_channel(item) + parity;", "warp_channel(item);", **(ODD | UNITS)),
     "NCHW: pixels beyond the item are stored": one("pixel + 1 < end,", "true,", **ODD),
@@ -203,6 +235,22 @@ MUTANTS = {
     "NCHW: the second of a pair is stored before it": one("(word.first ? 0 : 1)", "0", **ODD),
     "NCHW: channels beyond K are stored": one(
         "return K % WGMMA_N == 0 ||", "return true ||", layout="nchw", **K_BLOCKS
+    ),
+    # ---- 4-byte elements ----
+    "x is cut to tf32": one("ptx::cvt_rna_tf32(elements[i]);", "elements[i];", **ONE_TAP),
+    "w is cut to tf32": one(
+        "ptx::cvt_rna_tf32(__float_as_uint(to_float(values.e[e])))",
+        "__float_as_uint(to_float(values.e[e]))",
+        **(ONE_TAP | PACK),
+    ),
+    "turned words are not turned back": one("turn & 1 ? turned[e ^ 1] : turned[e]", "turned[e]", **TURNS),
+    "pairs of words are not turned back": one("TURNS == 4 && turn & 2 ?", "false ?", **TURNS),
+    "words, NCHW: pixels beyond the item are stored": one("pixel < end) act", "true) act", **WORDS),
+    "words, NCHW: the halo is stored": one("+ pixel / Q * HALO_SLOTS", "", **WORDS),
+    "words, NCHW: half of a tile's pixels": one("i < ITEM_SLOTS / 32; ++i", "i < ITEM_SLOTS / 64; ++i", **WORDS),
+    "words, NCHW: the second half is the first": one("+ slot + i / 2 % 2 * 8]", "+ slot]", **WORDS),
+    "words, NCHW: channels beyond K are stored": one(
+        "if (K % WGMMA_N == 0 || i < left)", "if (true)", precision="tf32", layout="nchw", **K_BLOCKS
     ),
 }
 # Harmless ones: the checks must not cry wolf, and a mutant that survives must be one of these.
@@ -215,7 +263,7 @@ HARMLESS = {
 
 def check(mutant: Mutant) -> None:
     """What must fail for a mutant and pass without."""
-    problem = ConvProblem.parse(mutant.shape, epilogue="bias_relu", layout=mutant.layout)
+    problem = ConvProblem.parse(mutant.shape, epilogue="bias_relu", layout=mutant.layout, precision=mutant.precision)
     verify(problem, config_of(problem, **mutant.config), seeds=SEEDS)
 
 
@@ -229,7 +277,9 @@ def test_a_mutant_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
         check(MUTANTS[name])
 
 
-SETTINGS = {(mutant.shape, mutant.layout, *mutant.config.items()): mutant for mutant in MUTANTS.values()}
+SETTINGS = {
+    (mutant.shape, mutant.layout, mutant.precision, *mutant.config.items()): mutant for mutant in MUTANTS.values()
+}
 
 
 @pytest.mark.parametrize("mutant", SETTINGS.values(), ids=[str(i) for i in range(len(SETTINGS))])
@@ -242,7 +292,8 @@ def test_the_unbroken_kernel_passes_where_mutants_fail(mutant: Mutant) -> None:
 REPAIR_MUTANTS = {
     "no repair": one("kRepair && probe.saw_nan()", "false"),
     "half of the elements are not looked at": one(
-        "const float low = to_float(sum.x), high = to_float(sum.y);", "const float low = to_float(sum.x), high = low;"
+        "const float low = to_float(pairs.x), high = to_float(pairs.y);",
+        "const float low = to_float(pairs.x), high = low;",
     ),
     "above the image": one("if (h < 0 || h >= H) continue;", "if (h >= H) continue;"),
     "beside the image": one("if (col < 0 || col >= W) continue;", "if (col < 0) continue;"),

@@ -17,8 +17,9 @@ from im2wingen.verify_emulated import verify_emulated
 TARGET = preset("sm_90a")
 TWO_SMS = replace(TARGET, sm_count=2)  # a CTA computes many rows
 _SMALL: dict[str, Any] = {
-    "slot_order": "rows", "item_tiles": 1, "num_consumer_warpgroups": 1, "num_transformer_warps": 2, "raw_stages": 1,
-    "row_order": "strips", "unit_rows": 1, "l2_bursts": False, "programmatic_launch": False,
+    "slot_order": "rows", "row_items": False, "item_tiles": 1, "num_consumer_warpgroups": 1,
+    "num_transformer_warps": 2, "team_warps": 1,
+    "raw_stages": 1, "row_order": "strips", "unit_rows": 1, "l2_bursts": False, "programmatic_launch": False,
 }  # fmt: skip
 
 
@@ -34,8 +35,7 @@ def config_of(problem: ConvProblem, **changes: Any) -> WgmmaRowsConfig:
     ring = wanted.pop("ring_blocks", None)
     config = WgmmaRowsConfig(**wanted, ring_blocks=ring or 1)
     if ring is None:
-        least = WgmmaRowsGeometry(problem=problem, config=config).mirrored_blocks + 1
-        config = replace(config, ring_blocks=max(least, config.num_transformer_warps))
+        config = replace(config, ring_blocks=WgmmaRowsGeometry(problem=problem, config=config).least_ring)
     assert WGMMA_ROWS.unsupported(problem, TARGET) is None
     assert WGMMA_ROWS.broken_rules(problem, TARGET, config) == []
     return config

@@ -30,8 +30,7 @@ PROBLEMS = (  # shape, layout
 )
 PRECISIONS = {
     "simt": ("fp32", "fp64"), "mma": ("fp16", "bf16", "tf32", "fp32", "fp64"),
-    "wgmma": ("fp16", "bf16", "tf32", "fp32", "int8", "e4m3"),
-    "wgmma_rows": ("fp16", "bf16"),
+    "wgmma": ("fp16", "bf16", "tf32", "fp32", "int8", "e4m3"), "wgmma_rows": ("fp16", "bf16", "tf32", "fp32"),
 }  # fmt: skip
 WAYS = (  # fields of configs
     "staging", "window_order", "mapping", "split", "input_staging", "num_producer_warpgroups", "slot_order",

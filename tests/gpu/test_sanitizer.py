@@ -40,7 +40,7 @@ def test_no_kernel_is_reported(tool: str) -> None:
     for way in ("rows filters", "rows pixels", "block"):
         assert any(line.startswith("wgmma fp32") and f": {way}" in line for line in run.stdout.splitlines())
     for way in ("rows strips", "rows units", "columns strips", "columns units"):
-        for family in ("wgmma_rows fp16", "wgmma_rows bf16"):
+        for family in ("wgmma_rows fp16", "wgmma_rows bf16", "wgmma_rows tf32", "wgmma_rows fp32"):
             for layout in ("nhwc", "nchw"):
                 lines = [line for line in run.stdout.splitlines() if line.startswith(family)]
                 assert any(line.endswith(f" {layout}: {way}") for line in lines)

@@ -66,6 +66,12 @@ inline int __all_sync(unsigned mask, int predicate) {
 inline unsigned __reduce_add_sync(unsigned mask, unsigned value) {
   return emulator::reduce("__reduce_add_sync", mask, value, [](unsigned a, unsigned b) { return a + b; });
 }
+inline unsigned __reduce_max_sync(unsigned mask, unsigned value) {
+  return emulator::reduce("__reduce_max_sync", mask, value, [](unsigned a, unsigned b) { return a < b ? b : a; });
+}
+inline unsigned __reduce_min_sync(unsigned mask, unsigned value) {
+  return emulator::reduce("__reduce_min_sync", mask, value, [](unsigned a, unsigned b) { return b < a ? b : a; });
+}
 
 // A lane whose source lies outside its segment of `width` lanes keeps its own value.
 template <class T>

@@ -1,0 +1,158 @@
+"""wgmma_rows in fp32: whatever the magnitudes, y is as near to float64 as fp32 on CUDA cores would be."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+from mutants import mutate
+from numpy.typing import NDArray
+from wgmma_rows_cases import TWO_SMS, config_of
+
+from im2wingen.emulator import run_plan
+from im2wingen.families.wgmma_rows import WGMMA_ROWS
+from im2wingen.problem import ConvProblem
+from im2wingen.reference import conv_magnitude, conv_reference
+
+SHAPE = "n2c3h15w17k24r7s7st2pad3"
+LEAST = 2.0**-149  # above 0
+Numbers = NDArray[np.float64]
+
+
+def convolve(problem: ConvProblem, x: Numbers, w: Numbers, **config: Any) -> tuple[Numbers, NDArray[np.bool_]]:
+    """y, and where it is farther from float64 than fp32 may be."""
+    arrays = {"x": x.astype(np.float32), "w": w.astype(np.float32), "bias": np.zeros(problem.k, np.float32)}
+    y = np.full(problem.y_shape, np.nan, np.float32)
+    run_plan(WGMMA_ROWS.plan(problem, TWO_SMS, config_of(problem, **config)), {**arrays, "y": y})
+    with np.errstate(invalid="ignore", over="ignore"):
+        reference = conv_reference(problem, arrays["x"], arrays["w"], None)
+        wanted = reference.astype(np.float32).astype(np.float64)
+        magnitude = conv_magnitude(problem, arrays["x"], arrays["w"], None)
+        # a product of split numbers is off by 3 * 2^-22 at most; a product may be rounded to a multiple of LEAST
+        allowed = (3 * 2.0**-22 + 4 * problem.gemm_k**0.5 * 2.0**-24) * magnitude + problem.gemm_k * LEAST
+        far = ~((np.abs(y - reference) <= allowed) | (y == wanted) | (np.isnan(y) & np.isnan(wanted)))
+    return y.astype(np.float64), far
+
+
+def decades(rng: np.random.Generator, shape: tuple[int, ...], low: int, high: int) -> Numbers:
+    """Magnitudes of all powers of ten between two."""
+    return rng.standard_normal(shape) * 10.0 ** rng.uniform(low, high, shape)
+
+
+def sparse(rng: np.random.Generator, shape: tuple[int, ...]) -> Numbers:
+    """Zeros and tiny numbers, and a large one in each image: all but a few windows hold tiny ones alone."""
+    numbers = 1e-12 * rng.standard_normal(shape) * (rng.random(shape) < 0.5)
+    numbers[:, 3, 4, 1] = 1e6
+    return numbers
+
+
+def without_channel_1(rng: np.random.Generator, shape: tuple[int, ...]) -> Numbers:
+    return rng.standard_normal(shape) * (np.arange(shape[-1]) != 1)
+
+
+Make = Callable[[np.random.Generator, tuple[int, ...]], Numbers]
+
+
+@dataclass(frozen=True)
+class Case:
+    x: Make
+    w: Make = lambda rng, shape: rng.standard_normal(shape)
+    shape: str = SHAPE
+    layout: str = "nhwc"
+    config: dict[str, Any] = field(default_factory=lambda: {"block_rows": 4})
+
+
+def scaled(scale: float) -> Make:
+    return lambda rng, shape: scale * rng.standard_normal(shape)
+
+
+CASES = {
+    "normal": Case(scaled(1.0)),
+    "tiny": Case(scaled(1e-30)),
+    "huge": Case(scaled(1e30), scaled(1e5), layout="nchw"),
+    "tiny by huge": Case(scaled(1e-30), scaled(1e30)),
+    "huge by tiny": Case(scaled(1e34), scaled(1e-36)),
+    # below the scales' range, and below fp32's normal numbers
+    "x of few bits": Case(scaled(1e-39), scaled(1e3)),
+    "w of few bits": Case(scaled(1e3), scaled(1e-39)),
+    "y of few bits": Case(scaled(1e-20), scaled(1e-22)),
+    # within a block and a filter; each window of x; each block
+    "decades": Case(lambda rng, shape: decades(rng, shape, -18, 18), lambda rng, shape: decades(rng, shape, -18, 18)),
+    "decades in teams": Case(  # 42 slots
+        lambda rng, shape: decades(rng, shape, -18, 18),
+        shape="n2c3h9w83k8r7s7st2pad3",
+        config={"num_transformer_warps": 4, "team_warps": 4},
+    ),
+    "decades of w": Case(scaled(1.0), lambda rng, shape: decades(rng, shape, -30, 0), layout="nhwc-nchw"),
+    "large beside tiny": Case(sparse, config={"block_rows": 2}),
+    "tiny weights alone": Case(without_channel_1, sparse),
+    "blocks of other scales": Case(
+        lambda rng, shape: scaled(1.0)(rng, shape) * 10.0 ** rng.uniform(-12, 12, (shape[0], shape[1], 1, 1)),
+        shape="n2c3h31w17k24r7s7st2pad3",  # the ring turns
+    ),
+    "zeros": Case(scaled(0.0), config={"item_tiles": 2}),
+    # times the filter's scale, sums are beyond fp32
+    "large sums": Case(scaled(5e36)),
+}  # fmt: skip
+
+
+def convolve_case(case: Case) -> tuple[Numbers, NDArray[np.bool_]]:
+    rng = np.random.default_rng(1)
+    problem = ConvProblem.parse(case.shape, precision="fp32", layout=case.layout)
+    return convolve(problem, case.x(rng, problem.x_shape), case.w(rng, problem.w_shape), **case.config)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_any_magnitudes(name: str) -> None:
+    y, far = convolve_case(CASES[name])
+    assert np.isfinite(y).all()
+    assert not far.any()
+
+
+# ---- broken on purpose ----
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A text that stands once in the kernel, and what it becomes; the case that must not come out right."""
+
+    old: str
+    new: str
+    case: str = "normal"
+    template: str = "wgmma_rows"
+
+
+OTHER_SCALES, BESIDE_TINY = "blocks of other scales", "large beside tiny"
+STORED = "magnitude >= least && magnitude <= LARGEST_OUTPUT ?"
+MUTANTS = {
+    "low parts of x are left out": Mutant("descriptor(x + PART_PLANES)", "descriptor(x)"),
+    "low parts of w are left out": Mutant("descriptor(w + FILTER_CHUNKS), true", "descriptor(w), true"),
+    "low parts count as much": Mutant("1.0f / LOW_UNITS, high", "1.0f, high"),
+    "a partial sum is forgotten": Mutant("PARTIAL == 0 ?", "true ?"),
+    "a block has the scale of the window's first": Mutant("[partial.block]->down", "[0]->down", OTHER_SCALES),
+    "a slot has the scale of the item's first": Mutant("+ (row - first_row) +", "+", OTHER_SCALES),
+    "scales lie elsewhere the second time": Mutant(
+        "[place + kRingBlocks] = scale", "[(place + 1) % MIRRORED_BLOCKS + kRingBlocks] = scale", OTHER_SCALES
+    ),
+    "a team's first warp looks alone": Mutant("i < kTeamWarps; ++i) range", "i < 0; ++i) range", "decades in teams"),
+    "scales have no end": Mutant(", 253u)", ", 1000u)", "x of few bits"),
+    "tiny elements of x are not noticed": Mutant(
+        "scaling.inexact ? LIMIT_UNITS *", "false ? LIMIT_UNITS *", BESIDE_TINY
+    ),
+    "tiny elements of w are not noticed": Mutant(
+        "scaling.inexact ? LIMIT_UNITS :", "false ? LIMIT_UNITS :", "tiny weights alone", "pack_rows_split"
+    ),
+    "fewer elements are tiny": Mutant("EXACT * down", "1e-12f * EXACT * down", BESIDE_TINY),
+    "what may not be right is stored": Mutant(STORED, "true ?", BESIDE_TINY),
+    "sums beyond fp32 are stored": Mutant(STORED, "magnitude >= least ?", "large sums"),
+    "channels have the first one's scale": Mutant("filter_scales[i / 4 * 8 +", "filter_scales[0 *", "decades of w"),
+}
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_mutant_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    mutant = MUTANTS[name]
+    mutate(monkeypatch, mutant.template, [(mutant.old, mutant.new)])
+    _, far = convolve_case(CASES[mutant.case])
+    assert far.any()
