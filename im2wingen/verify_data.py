@@ -52,8 +52,8 @@ _ACCUMULATE_ROUNDING: dict[Precision, float] = {
     "int8": 0.0, "e4m3": 2.0**-13, "e5m2": 2.0**-13,
 }  # fmt: skip
 _SPLIT_PRODUCT = 3 * 2.0**-22  # a product of split numbers
-_SPLIT_NORM = 4e-7, 3e-7  # of products and partial sums; of the additions of the partial sums
-_LONGEST_PARTIAL = 128  # of gemm_k, that tensor cores sum before fp32 takes over
+_SPLIT_NORM = 3e-7, 1.8e-7  # of products and partial sums; of the additions of the partial sums
+_LONGEST_PARTIAL = 128  # of gemm_k, that is summed before it is added to the total
 _ENOUGH = 256  # elements of y from which on its norm says something
 _CONFIDENCE = 4.0  # standard deviations, so to say: Higham and Mary's lambda
 _MEAN_MAGNITUDE = 0.64  # of a product of two standard normals: 2 / pi
@@ -98,11 +98,12 @@ def error_bound(problem: ConvProblem, arithmetic: Arithmetic = "direct") -> Erro
       its bound where y has `_ENOUGH` elements.
     - *fp32 by split numbers.* x = big + small, 11 bits each: what is lost of x is at most 2^-22 of it, likewise of w,
       and the product of the two small parts, left out, is at most 2^-22: 3 * 2^-22 a product, together about 1e-7 of
-      y's norm for numbers of random mantissas. Tensor cores sum `_LONGEST_PARTIAL` of gemm_k at most and lose, by
-      truncation, 6.25e-9 of the partial sum's norm with each mma (measured on an H200: 3.9e-7 after 55 of them, 1.1e-5
-      after 1728), three for 8 of gemm_k: 3e-7. Then fp32 adds n / 128 partial sums, off by 2^-24 * sqrt(n / 768) of
-      the norm; a family that adds more often keeps that below 3e-7 or at those. So the norm may be 5e-7, about what
-      fp32 on CUDA cores comes to, and more only where n exceeds 20000. Plain TF32 is off by 2.9e-4.
+      y's norm for numbers of random mantissas. Tensor cores truncate what they sum, by 6.25e-9 of its norm with each
+      mma (measured on an H200: 4.8e-7 after 24 of them that each add to a sum of 64 of gemm_k, 1.1e-5 after 1728), so
+      that families keep such sums short, or the small products out of them: 2e-7 is measured with both. Then fp32 adds
+      the partial sums, n / 128 of them or more, off by 2^-24 * sqrt(n / 768) of the norm; a family that adds more often
+      keeps that below 1.8e-7 or at those. So the norm may be 3.5e-7, half as much again as fp32 on CUDA cores comes to
+      at n = 400, and more only where n exceeds 7000. Plain TF32 is off by 2.9e-4.
     """
     normed = problem.gemm_m * problem.k >= _ENOUGH
     roundings = _CONFIDENCE * (problem.gemm_k + 1) ** 0.5

@@ -28,6 +28,7 @@ from im2wingen.target import PRESETS, Target
 
 _CLIMBS = 4  # starts of the search for the default
 _SAVED, _SPILLED = 16, 1.3  # registers saved without harm, and the price that the default pays for more
+_SPLIT_SPILLED = 4.0  # the same of split numbers, of which the compiler moves many about
 _COPIED_BYTES = 16  # a cycle and SM, by kernels that only copy
 
 
@@ -43,7 +44,8 @@ def default(problem: ConvProblem, target: Target) -> MmaConfig:
         spills = wanted - _SAVED > register_limit(target, config)
         # the model sees no difference in an early launch or in spread copies: without them stands
         extras = config.programmatic_launch + config.spread_copies
-        return cycles * (_SPILLED if spills else 1.0), f"{extras} {config.digest()}"
+        price = _SPLIT_SPILLED if splits(problem) else _SPILLED
+        return cycles * (price if spills else 1.0), f"{extras} {config.digest()}"
 
     starts = [config for config in _starts(problem, target) if not MMA.broken_rules(problem, target, config)]
     if not starts:

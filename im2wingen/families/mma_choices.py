@@ -11,8 +11,8 @@ from im2wingen.target import Target
 WARP_WIDTHS = (16, 32, 48, 64, 96, 128)
 SMALL_TILES, LARGE_TILES = ((32, 64),), ((65, 128), (129, 192), (193, 256))  # pixels
 _MAX_COLUMN_CHANNELS = 256
-_PROMOTE_K = (32, 64, 128)  # of gemm_k
-_SPLIT_ERROR = 3e-7  # of y's norm, expected
+_PROMOTE_K = (8, 32, 64, 128)  # of gemm_k; 8 is a step
+_SPLIT_ERROR = 2.5e-7  # of y's norm, expected
 
 
 def runs(problem: ConvProblem) -> bool:
@@ -36,7 +36,7 @@ def copy_choices(problem: ConvProblem, order: FilterOrder) -> list[int]:
 def shape_choices(problem: ConvProblem, target: Target) -> list[Shape]:
     """mma.sync's shapes of the precision, the fastest first; sm_90 alone has fp64 shapes of 16 rows in hardware."""
     if problem.precision == "fp64":
-        return ["m16n8k8", "m16n8k16", "m16n8k4"] if target.compute_capability == 90 else ["m8n8k4"]
+        return ["m16n8k4", "m16n8k8", "m16n8k16"] if target.compute_capability == 90 else ["m8n8k4"]
     return ["m16n8k16"] if problem.element_bytes == 2 else ["m16n8k8"]
 
 
@@ -46,7 +46,7 @@ def splits(problem: ConvProblem) -> bool:
 
 
 def promote_choices(problem: ConvProblem) -> list[int]:
-    """gemm_k of a partial sum: few enough for truncated sums, enough that not many are added."""
+    """gemm_k of a partial sum: few roundings in it, and few of them; without any where gemm_k is short."""
     if not splits(problem):
         return [1]
     errors = {promote_k: split_error(problem, promote_k) for promote_k in _PROMOTE_K}
@@ -54,12 +54,14 @@ def promote_choices(problem: ConvProblem) -> list[int]:
 
 
 def split_error(problem: ConvProblem, promote_k: int) -> float:
-    """Norm-relative error that split fp32 is expected to have: of products, truncated partial sums, and additions.
+    """Norm-relative error that split fp32 is expected to have: of a step's products, and of fp32 additions.
 
-    `verify_data.error_bound` says where the numbers come from.
+    `count` additions of random signs, each off by half a unit in the last place at most, are off by 2^-24 *
+    sqrt(count / 12) of the sum; `verify_data.error_bound` says more.
     """
-    additions = 2.0**-24 * (problem.gemm_k / (6 * promote_k)) ** 0.5
-    return math.hypot(1e-7, 3 * promote_k / 8 * 6.25e-9, additions)
+    totals = 2.0**-24 * (problem.gemm_k / promote_k / 12) ** 0.5
+    partials = 2.0**-24 * (promote_k / 8 / 12) ** 0.5 if promote_k > 8 else 0.0
+    return math.hypot(1e-7, partials, totals)
 
 
 def promotes(config: MmaConfig) -> bool:

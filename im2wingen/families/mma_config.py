@@ -29,7 +29,7 @@ class MmaConfig(Config):
     patch_k: int
     block_k: int
     mma_shape: Shape
-    promote_k: int  # fp32: gemm_k of a warp's partial sums in tensor cores; 1 for all others
+    promote_k: int  # fp32: gemm_k of a warp's partial sums, 8 for none; 1 for all others
     copy_bytes: int
     num_stages: int
     fragment_stages: int
@@ -97,9 +97,12 @@ class MmaGeometry:
 
     @property
     def accumulator_registers(self) -> int:
-        """Of a thread: fp64 takes two a sum, split fp32 has partial sums too."""
-        sums = self.config.warp_m * self.config.warp_n // 32
-        return sums * (2 if self.problem.precision in ("fp32", "fp64") else 1)
+        """Of a thread: fp64 takes two a sum, split fp32 has a step's beside them and mostly partial sums."""
+        config = self.config
+        sums = config.warp_m * config.warp_n // 32
+        if self.problem.precision == "fp32":
+            return sums * (2 if config.promote_k > config.mma_k else 1) + config.warp_n // 2
+        return sums * (2 if self.problem.precision == "fp64" else 1)
 
     @property
     def fragment_registers(self) -> int:

@@ -58,7 +58,8 @@ def priced(launch: Launch, target: Target, *, registers: int) -> Launch:
         products *= _SPLIT_PRODUCTS
         words = values["WARP_M"] // 4 + values["WARP_N"] // 4  # of a lane
         issue = steps * rows_of_warps * words * _SPLIT_INSTRUCTIONS / _ISSUED
-        issue += length / values["PROMOTE_K"] * block_m * block_n / 32 / _ISSUED
+        promotions = length / values["PROMOTE_K"] if values["PROMOTE_K"] > values["MMA_K"] else 0.0
+        issue += (length / values["MMA_K"] + promotions) * block_m * block_n / 32 / _ISSUED
     elif values["MMA_M"] == 8 and target.compute_capability == 90:
         products *= _SMALL_SHAPE
     fragments = values["WARP_M"] / 16 * _a_fragment(launch, values) + values["WARP_N"] / 16 * _LDMATRIX
@@ -93,10 +94,12 @@ def thread_registers(problem: ConvProblem, config: MmaConfig) -> int:
 
 def staging_registers(problem: ConvProblem, config: MmaConfig) -> int:
     """What a thread takes on top, roughly: to round to tf32, to read runs, to transpose NCHW, for places of pixels."""
-    registers = {"tf32": 48, "fp32": 12, "fp64": 18}.get(problem.precision, 0)
+    registers = {"tf32": 48, "fp32": 56, "fp64": 18}.get(problem.precision, 0)
+    if problem.precision == "fp32" and config.fragment_stages == 1:  # the compiler loads several steps ahead
+        registers += 3 * MmaGeometry(problem=problem, config=config).fragment_registers
     registers += 24 if config.window_order == "run" else 0
     transposes = problem.x_layout == "nchw" and config.staging != "explicit"
-    registers += 32 if transposes else 0
+    registers += (24 if problem.precision == "fp32" else 32) if transposes else 0
     if config.staging != "window":
         copies = ceil_div(config.block_m * config.block_k, unit_elements(problem) * config.threads)
         registers += copies * (14 if transposes else 6)

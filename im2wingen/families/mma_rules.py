@@ -93,7 +93,7 @@ RULES = (
         ),
     ),
     Rule(
-        sentence="promote_k is 32, 64 or 128, where an error of 3e-7 or less is expected (fp32), or 1 (all others)",
+        sentence="promote_k is 8, 32, 64 or 128, with an expected error of 2.5e-7 or less (fp32), or 1 (all others)",
         holds=lambda problem, target, config: config.promote_k in promote_choices(problem),
     ),
     Rule(

@@ -49,23 +49,31 @@ struct Fragments {
 // What a warp sums in. (Functions are templates of the fragments' type where other types would not compile.)
 struct Sums {
   Number total[FRAGS_M][FRAGS_N][4] = {};
-  float partial[FRAGS_M][FRAGS_N][4] = {};  // kSplit: of the last steps, in tensor cores
+  float partial[kPartialSums ? FRAGS_M : 1][FRAGS_N][4] = {};  // kSplit: of the last steps
 
   template <class F>
   __device__ __forceinline__ void add_product(const F& f) {
     if constexpr (kSplit) {
-      const SplitFragments parts(f);
-      add_products(partial, parts.a_small, parts.b_big, 0.0f);  // the small ones first
-      add_products(partial, parts.a_big, parts.b_small, 0.0f);
-      add_products(partial, parts.a_big, parts.b_big, 0.0f);
+      const Parts<FRAGS_N, 2> b(f.b);
+#pragma unroll
+      for (int i = 0; i < FRAGS_M; ++i) {
+        const Parts<1, 4> a(&f.a[i]);
+        float step[FRAGS_N][4] = {};
+        if constexpr (kFourProducts) add_products(step, a.small[0], b.small, i, 0.0f);
+        add_products(step, a.small[0], b.big, i, 0.0f);
+        add_products(step, a.big[0], b.small, i, 0.0f);
+        add_products(step, a.big[0], b.big, i, 0.0f);
+        add_step(i, step);
+      }
     } else {
-      add_products(total, f.a, f.b, Element{});
+#pragma unroll
+      for (int i = 0; i < FRAGS_M; ++i) add_products(total[i], f.a[i], f.b, i, Element{});
     }
   }
 
-  // kSplit: the partial sums go to fp32, and the next ones begin.
+  // The partial sums, if there are any, go to the total, and the next ones begin.
   __device__ __forceinline__ void promote() {
-    if constexpr (!kSplit) return;
+    if constexpr (!kPartialSums) return;
 #pragma unroll
     for (int i = 0; i < FRAGS_M; ++i)
 #pragma unroll
@@ -78,14 +86,25 @@ struct Sums {
   }
 
  private:
+  // The products of the i-th 16 pixels.
   template <class Sum, class A, class B, class Multiplicand>
-  __device__ __forceinline__ static void add_products(Sum& sum, const A& a, const B& b, Multiplicand type) {
+  __device__ __forceinline__ static void add_products(Sum& sum, const A& a, const B& b, int i, Multiplicand type) {
 #pragma unroll
-    for (int i = 0; i < FRAGS_M; ++i)
+    for (int j0 = 0; j0 < FRAGS_N; ++j0) {
+      const int j = kFragmentOrderZigzag && i % 2 == 1 ? FRAGS_N - 1 - j0 : j0;
+      multiply(sum[j], a, b[j], type);
+    }
+  }
+
+  __device__ __forceinline__ void add_step(int i, const float (&step)[FRAGS_N][4]) {
 #pragma unroll
-      for (int j0 = 0; j0 < FRAGS_N; ++j0) {
-        const int j = kFragmentOrderZigzag && i % 2 == 1 ? FRAGS_N - 1 - j0 : j0;
-        multiply(sum[i][j], a[i], b[j], type);
+    for (int j = 0; j < FRAGS_N; ++j)
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        if constexpr (kPartialSums)
+          partial[i][j][e] += step[j][e];
+        else
+          total[i][j][e] += step[j][e] * kSumScale;
       }
   }
 };

@@ -1,11 +1,14 @@
 // ---- fp32 by split numbers ----
 // An element is the sum of two TF32 numbers of 11 bits, big + small: 22 bits, and the product of two elements is
-// small * big + big * small + big * big. Elements are scaled first, so that every fp32 number, denormals too, becomes a
+// small * big + big * small + big * big; small * small counts where few are added. Elements are scaled first, so that every fp32 number, denormals too, becomes a
 // multiple of 2^-125 and its parts are no denormals; sums are scaled back. What overflows on the way, as what isn't
 // finite itself, comes out as Inf or NaN and is computed again.
 constexpr float kSplitScale = 0x1p24f, kSumScale = 0x1p-48f;
-// Tensor cores truncate their sums, the more the longer they are: after so many steps fp32 takes over.
+// Tensor cores truncate their sums, each time by up to 2^-23: a step's begin with zero, the small products first, and
+// are added in fp32, first to partial sums of PROMOTE_STEPS steps, whose rounding is finer than the total's.
+constexpr bool kFourProducts = R * S * C <= 64;
 constexpr int PROMOTE_STEPS = kSplit ? PROMOTE_K / STEP_K : 1;  // of one warp
+constexpr bool kPartialSums = PROMOTE_STEPS > 1;
 constexpr int PROMOTE_SLICES = PROMOTE_STEPS > WARP_STEPS ? PROMOTE_STEPS / WARP_STEPS : 1;
 static_assert(!kSplit || WARP_STEPS % PROMOTE_STEPS == 0 || PROMOTE_STEPS % WARP_STEPS == 0,
               "partial sums end with a slice, or a slice with a partial sum");
@@ -23,19 +26,15 @@ __device__ __forceinline__ void split(uint32_t x, uint32_t& big, uint32_t& small
   small = __float_as_uint(scaled - __uint_as_float(big));  // mma.sync takes no notice of its low 13 bits
 }
 
-struct SplitFragments {
-  uint32_t a_big[FRAGS_M][4], a_small[FRAGS_M][4];
-  uint32_t b_big[FRAGS_N][2], b_small[FRAGS_N][2];
+// The parts of an operand's registers: of one fragment of A, or of all of B.
+template <int kCount, int kWords>
+struct Parts {
+  uint32_t big[kCount][kWords], small[kCount][kWords];
 
-  template <class F>
-  __device__ __forceinline__ explicit SplitFragments(const F& f) {
+  __device__ __forceinline__ explicit Parts(const uint32_t (*words)[kWords]) {
 #pragma unroll
-    for (int j = 0; j < FRAGS_M; ++j)
+    for (int j = 0; j < kCount; ++j)
 #pragma unroll
-      for (int e = 0; e < 4; ++e) split(f.a[j][e], a_big[j][e], a_small[j][e]);
-#pragma unroll
-    for (int j = 0; j < FRAGS_N; ++j)
-#pragma unroll
-      for (int e = 0; e < 2; ++e) split(f.b[j][e], b_big[j][e], b_small[j][e]);
+      for (int e = 0; e < kWords; ++e) split(words[j][e], big[j][e], small[j][e]);
   }
 };

@@ -11,8 +11,9 @@
 //   fp64, A (m8n8k4: one):      row = group + (i % 2 ? 8 : 0), column = thread + i / 2 * 4
 //   fp64, B, C and D:           row = thread + i * 4, column = group; as above
 //
-// fp64 products are added by fused multiply-adds in ascending k. Products of the others are exact in fp32; sums are rounded to fp32 in ascending k (the device's order is not
-// documented, so results may differ from it by the rounding of the sums).
+// fp64 products are added by fused multiply-adds in ascending k. Products of the others are exact in fp32. Sums of 16-bit
+// elements are rounded to fp32 in ascending k (the device's order is not documented, so results may differ from it by the
+// rounding of the sums); those of TF32 are truncated as on a device, with which long sums agree in their error.
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -21,6 +22,7 @@
 #include "memory.h"
 #include "number_formats.h"
 #include "report.h"
+#include "truncated_sum.h"
 
 namespace emulator {
 namespace {
@@ -70,14 +72,17 @@ const MmaOperand& of_lane(void* const (&operands)[kWarpLanes], unsigned lane) {
   return *static_cast<MmaOperand*>(operands[lane]);
 }
 
-template <int kDepth>
+template <int kDepth, bool kTruncates>
 void multiply(void* const (&operands)[kWarpLanes], const float (&a)[16][kDepth], const Row (&b)[kDepth]) {
   for (unsigned group = 0; group < 8; ++group)
     for (unsigned half = 0; half < 2; ++half) {
       Row sum;
       for (unsigned column = 0; column < 8; ++column)
         sum[column] = of_lane(operands, group * 4 + column / 2).d[half * 2 + column % 2];
-      for (int k = 0; k < kDepth; ++k) sum += a[group + half * 8][k] * b[k];
+      if constexpr (kTruncates)
+        sum = truncated_sum(sum, a[group + half * 8], b);
+      else
+        for (int k = 0; k < kDepth; ++k) sum += a[group + half * 8][k] * b[k];
       for (unsigned column = 0; column < 8; ++column)
         of_lane(operands, group * 4 + column / 2).d[half * 2 + column % 2] = sum[column];
     }
@@ -95,7 +100,7 @@ void perform_mma_16bit(void* const (&operands)[kWarpLanes], unsigned) {
     for (unsigned i = 0; i < 4; ++i)
       b[thread * 2 + i % 2 + i / 2 * 8][group] = kConvert(uint16_t(operand.b[i / 2] >> i % 2 * 16));
   }
-  multiply(operands, a, b);
+  multiply<16, false>(operands, a, b);
 }
 
 void perform_mma_tf32(void* const (&operands)[kWarpLanes], unsigned) {
@@ -107,7 +112,7 @@ void perform_mma_tf32(void* const (&operands)[kWarpLanes], unsigned) {
     for (unsigned i = 0; i < 4; ++i) a[group + i % 2 * 8][thread + i / 2 * 4] = from_tf32(operand.a[i]);
     for (unsigned i = 0; i < 2; ++i) b[thread + i * 4][group] = from_tf32(operand.b[i]);
   }
-  multiply(operands, a, b);
+  multiply<8, true>(operands, a, b);
 }
 
 struct DoubleMmaOperand {
