@@ -82,8 +82,10 @@ class _Kernel:
         self._addresses = (ctypes.c_uint64 * max(1, count))(*(first + 8 * i for i in range(count)))
         self._function = function
         self._fixed = (function, *launch.grid, launch.block, 1, 1, launch.smem_bytes)
-        self._early = _early_launch(launch) if launch.programmatic or launch.beside else None
-        self._beside = launch.beside
+        early, cluster = launch.programmatic or launch.beside, launch.cluster > 1
+        self._extended = _extended_launch(launch, early=early) if early or cluster else None
+        # the first launch on a stream runs beside nothing
+        self._alone = (_extended_launch(launch, early=False) if cluster else None) if launch.beside else self._extended
         self._parameters = ctypes.addressof(self._addresses)
         # also makes lazy loading load the function now, not in the middle of a capture
         attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
@@ -100,25 +102,38 @@ class _Kernel:
             self._values[i] = pointers[name]
         for i, maps in self._maps:
             self._addresses[i] = maps.address(pointers)
-        if self._early is None or (self._beside and not follows):
+        extended = self._extended if follows else self._alone
+        if extended is None:
             result = driver.cuLaunchKernel(*self._fixed, stream, self._parameters, 0)
         else:
-            self._early.hStream = stream
-            result = driver.cuLaunchKernelEx(self._early, self._function, self._parameters, 0)
+            extended.hStream = stream
+            result = driver.cuLaunchKernelEx(extended, self._function, self._parameters, 0)
         if int(result[0]) != 0:
             raise device_error("cuLaunchKernel", result[0])
 
 
-def _early_launch(launch: Launch) -> Any:
-    """A launch that may begin while the one before it in the stream ends; its stream is still to be set."""
-    attribute = driver.CUlaunchAttribute()
-    attribute.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
-    attribute.value.programmaticStreamSerializationAllowed = 1
+def _extended_launch(launch: Launch, *, early: bool) -> Any:
+    """A launch in clusters, or an `early` one, that may begin while the one before it in the stream ends.
+
+    Its stream is still to be set.
+    """
+    attributes = []
+    if early:
+        attribute = driver.CUlaunchAttribute()
+        attribute.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+        attribute.value.programmaticStreamSerializationAllowed = 1
+        attributes.append(attribute)
+    if launch.cluster > 1:
+        attribute = driver.CUlaunchAttribute()
+        attribute.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+        attribute.value.clusterDim.x = launch.cluster
+        attribute.value.clusterDim.y = attribute.value.clusterDim.z = 1
+        attributes.append(attribute)
     config = driver.CUlaunchConfig()
     config.gridDimX, config.gridDimY, config.gridDimZ = launch.grid
     config.blockDimX, config.blockDimY, config.blockDimZ = launch.block, 1, 1
     config.sharedMemBytes = launch.smem_bytes
-    config.attrs, config.numAttrs = [attribute], 1
+    config.attrs, config.numAttrs = attributes, len(attributes)
     return config
 
 

@@ -2,6 +2,7 @@
 
 import ctypes
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -94,6 +95,35 @@ def beside_is_for_what_stands_before(fake: FakeCuda) -> None:
 
 def test_beside_is_for_what_stands_before() -> None:
     run_with_fake(beside_is_for_what_stands_before)
+
+
+def a_cluster_is_launched(fake: FakeCuda) -> None:
+    fake.stand_in("negate", negate, arity=2)
+    device = open_device()
+    pointers = {name: device.alloc(8) for name in ("x", "y")}
+    value, out = np.array([2.5]), np.empty(1)
+    device.copy_to_device(pointers["x"], value)
+    asked: list[list[tuple[int, int]]] = []
+    original = driver.cuLaunchKernelEx
+
+    def seen(config: Any, *rest: Any) -> Any:
+        # the first member of the value's union: a cluster's x, or whether an early launch is allowed
+        asked.append([(int(one.id), one.value.clusterDim.x) for one in config.attrs])
+        return original(config, *rest)
+
+    driver.cuLaunchKernelEx = seen
+    alone = replace(launch("negate", "x", "y"), grid=(4, 1, 1), cluster=2)
+    early, beside = replace(alone, programmatic=True), replace(alone, beside=True)
+    for one in (alone, early, beside):
+        LoadedPlan(Plan(launches=(one,)), CUBINS[1:]).launch(pointers, device.stream)
+    LoadedPlan(Plan(launches=(beside,)), CUBINS[1:]).launch(pointers, device.stream, follows=True)
+    device.copy_to_host(out, pointers["y"])
+    assert out[0] == -2.5
+    assert asked == [[(4, 2)], [(6, 1), (4, 2)], [(4, 2)], [(6, 1), (4, 2)]]
+
+
+def test_a_cluster_is_launched() -> None:
+    run_with_fake(a_cluster_is_launched)
 
 
 def launches_run_in_order(fake: FakeCuda) -> None:

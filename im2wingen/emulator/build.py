@@ -11,7 +11,7 @@ from im2wingen.settings import read_settings
 
 _PACKAGE = Path(__file__).parent
 _RUNTIME = (
-    "fiber", "memory", "report", "block", "sync", "async_copies", "async_proxy", "mbarrier", "named_barrier",
+    "fiber", "memory", "report", "block", "cluster", "sync", "async_copies", "async_proxy", "mbarrier", "named_barrier",
     "loads", "bulk_copies", "tensor_map", "tensor_copies", "tensor_core", "wgmma_descriptor", "wgmma_multiply",
     "wgmma_multiply_8bit", "wgmma", "main",
 )  # fmt: skip

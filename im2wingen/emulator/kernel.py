@@ -58,6 +58,7 @@ class EmulatedKernel:
         arguments: Sequence[NDArray[Any] | np.generic | Sequence[tuple[TensorMap, NDArray[Any]]]],
         seed: int = 0,
         *,
+        cluster: int = 1,
         poison: Poison = "nan",
         timeout_s: float = 300.0,
     ) -> None:
@@ -65,6 +66,7 @@ class EmulatedKernel:
 
         A sequence of tensor maps with their arrays (whatever the maps call those) is one struct of the maps, by value.
         An array that is not writeable is read-only memory for the kernel. The same array given twice is one memory.
+        `cluster` CTAs, neighbours along x, run together as a cluster.
         `seed` picks the order of threads: 0 ascending, 1 descending, else shuffled. `poison` is what unwritten shared
         memory and the destinations of asynchronous copies hold: NaN, or a huge number for kernels that treat NaN apart.
         Raises EmulatorError; the arrays are then as they were.
@@ -91,7 +93,9 @@ class EmulatedKernel:
                 values.append(Maps(maps=maps, read_only=read_only(arrays)))
         with Arena({name: array.nbytes for name, array in arrays.items()}) as arena:
             copy_in(arena, arrays)
-            self.launch_in(arena, grid, block, smem_bytes, values, seed, poison=poison, timeout_s=timeout_s)
+            self.launch_in(
+                arena, grid, block, smem_bytes, values, seed, cluster=cluster, poison=poison, timeout_s=timeout_s
+            )
             copy_out(arena, arrays)
 
     def launch_in(
@@ -103,12 +107,13 @@ class EmulatedKernel:
         arguments: Sequence[Pointer | Maps | np.generic],
         seed: int = 0,
         *,
+        cluster: int = 1,
         poison: Poison = "nan",
         timeout_s: float = 300.0,
     ) -> None:
         """Like `launch`, on the arrays of an arena."""
         threads = (block, 1, 1) if isinstance(block, int) else block
-        numbers = (*grid, *threads, smem_bytes, seed, _POISON_BYTES[poison], arena.file, arena.size)
+        numbers = (*grid, *threads, smem_bytes, seed, _POISON_BYTES[poison], arena.file, arena.size, cluster)
         command = [str(self._runner), str(self._library), *map(str, numbers), *(_text(arena, a) for a in arguments)]
         try:
             done = subprocess.run(

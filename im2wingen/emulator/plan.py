@@ -43,6 +43,14 @@ def run_plan(
                 for argument in launch.arguments
             ]
             kernel.launch_in(
-                arena, launch.grid, launch.block, launch.smem_bytes, arguments, seed, poison=poison, timeout_s=timeout_s
+                arena,
+                launch.grid,
+                launch.block,
+                launch.smem_bytes,
+                arguments,
+                seed,
+                cluster=launch.cluster,
+                poison=poison,
+                timeout_s=timeout_s,
             )
         copy_out(arena, given)

@@ -69,6 +69,7 @@ class Launch:
     smem_bytes: int  # dynamic shared memory
     arguments: tuple[str | tuple[TensorMap, ...], ...]
     programmatic: bool = False  # may begin while the launch before it in the stream ends (sm_90 and later)
+    cluster: int = 1  # CTAs of a cluster, neighbours along x (sm_90 and later); divides grid[0], at most 8
     beside: bool = False  # runs beside the plan's launch before it, and ends after that one (likewise)
     # what the cost model reads
     pipe: Pipe = "memory"

@@ -42,7 +42,9 @@ def plan(problem: ConvProblem, target: Target, config: WgmmaConfig) -> Plan:
         launch, size = channels_last(problem, channels=geometry.channels, beside=bool(launches))
         launches.append(launch)
         workspace["channels_last"], input_name = size, "channels_last"
-    grid = min(geometry.tiles, target.sm_count)
+    cluster = config.cluster_k
+    one_tile = cluster > 1 or config.staging_over_buffers
+    grid = geometry.tiles * cluster if one_tile else min(geometry.tiles, target.sm_count)
     taps = problem.r * problem.s
     gemm_k = taps * geometry.steps * geometry.step_k * geometry.products
     busy, idle = cta_cycles(geometry, target)
@@ -63,6 +65,7 @@ def plan(problem: ConvProblem, target: Target, config: WgmmaConfig) -> Plan:
                 "JOINED_ROWS": config.joined_rows,
                 "WGMMA_N": geometry.wgmma_n,
                 "BLOCK_K": config.block_k,
+                "CLUSTER_K": cluster,
                 "PATCH_STAGES": config.patch_stages,
                 "FILTER_RESIDENT": config.filter_resident,
                 "FILTER_STAGES": config.filter_stages,
@@ -75,6 +78,7 @@ def plan(problem: ConvProblem, target: Target, config: WgmmaConfig) -> Plan:
             smem_bytes=geometry.smem_bytes,
             arguments=(*maps, "packed" if split else (_output_map(geometry, filter_name),), "bias", "y", "x", "w"),
             programmatic=config.programmatic_launch,
+            cluster=cluster,
             pipe="mma",
             busy_cycles=busy,
             idle_cycles=idle,
@@ -97,6 +101,8 @@ def _direct_values(geometry: WgmmaGeometry) -> dict[str, TemplateValue]:
         "PREFETCHED": config.prefetch,
         "PRODUCERS": config.num_producer_warpgroups,
         "STORE_GROUPS": config.store_groups,
+        "STAGING_OVER_BUFFERS": config.staging_over_buffers,
+        "STORED_BY_PRODUCERS": config.stored_by_producers,
         "PROMOTION": config.promotion,
         "ORDERED": config.ordered,
     }
@@ -151,10 +157,10 @@ def _filter_map(geometry: WgmmaGeometry, name: str) -> TensorMap:
 def _output_map(geometry: WgmmaGeometry, filter_name: str) -> TensorMap:
     """The (K, N, Q, P) of y; a box is what is stored at once: of rows mapping, one output row.
 
-    An NCHW y is stored without TMA; the filter's map stands in.
+    An NCHW y is stored without TMA, and so is a cluster's share; the filter's map stands in.
     """
     problem, config = geometry.problem, geometry.config
-    if problem.y_layout != "nhwc":
+    if problem.y_layout != "nhwc" or config.cluster_k > 1:
         return _filter_map(geometry, filter_name)
     pixel = problem.k * problem.y_element_bytes
     if config.mapping == "block":

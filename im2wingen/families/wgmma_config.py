@@ -20,6 +20,7 @@ SPLIT_CHANNELS = 32  # of a chunk of split operands
 _M = 64  # output channels of a wgmma
 _BARRIER_BYTES = 8
 _SPLITTING_BYTES = _BARRIER_BYTES + 3 * 4  # of a patch stage: a barrier, two magnitudes and a scale
+SUM_GROUP_BYTES = 8 * _M * 4  # partial sums of 8 pixels
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,11 +39,14 @@ class WgmmaConfig(Config):
     tile_q: int
     joined_rows: int
     block_k: int
+    cluster_k: int  # CTAs of a cluster, which share gemm_k of a tile; 1: none
     patch_stages: int
     filter_resident: bool
     filter_stages: int  # 1 where the filter is resident
     promotion_taps: int  # of split operands: taps of a partial sum on the tensor cores; else 1
     store_groups: int
+    stored_by_producers: bool  # an NCHW y is copied from staging by the producers' idle warps
+    staging_over_buffers: bool  # of what is stored, where each CTA has one tile
     l2_promotion_bytes: int  # of x
     promotion: bool  # of fp8: sums of block_k channels of a tap, cut to about 14 bits, are added up in fp32
     ordered: bool  # consumers of different tiles take strict turns
@@ -65,7 +69,7 @@ class WgmmaConfig(Config):
     @property
     def producer_registers(self) -> int:
         """Likewise, where there are several consumers."""
-        if self.num_producer_warpgroups == 2:
+        if self.num_producer_warpgroups == 2 or self.stored_by_producers:
             return 40
         if self.input_staging == "transposed" or self.arithmetic == "split":
             return 56
@@ -195,6 +199,21 @@ class WgmmaGeometry:
         return ceil_div(self.channels, self.config.block_k)
 
     @property
+    def sum_groups(self) -> int:
+        """Groups of 8 pixels of a consumer."""
+        return self.config.own_subtiles * self.groups_n
+
+    @property
+    def share_groups(self) -> int:
+        """Of them, what a CTA of a cluster adds up and stores."""
+        return ceil_div(self.sum_groups, self.config.cluster_k)
+
+    @property
+    def shared_taps(self) -> int:
+        """Taps of all chunks, which a cluster's CTAs share."""
+        return self.chunks * self.problem.r * self.problem.s
+
+    @property
     def taken_by_turns(self) -> bool:
         """Whether each patch stage serves a single consumer of split tiles, in every round.
 
@@ -254,20 +273,55 @@ class WgmmaGeometry:
         return problem.r * problem.s * self.chunks if config.filter_resident else config.filter_stages
 
     @property
+    def runs(self) -> bool:
+        """Whether an NCHW y is staged image by image: tiles of several images, without pixels between rows."""
+        config = self.config
+        several = config.mapping == "rows" and (config.tile_n in (2, 4) or config.tile_n % 8 == 0)
+        direct = config.arithmetic == "direct" and config.cluster_k == 1
+        return several and self.exact and self.problem.y_layout == "nchw" and direct
+
+    @property
+    def run_pixels(self) -> int:
+        """Of `runs`: neighbours in y that are stored together."""
+        config = self.config
+        rows = config.store_groups // self.groups_n if config.tile_q == self.problem.q else 1
+        return config.tile_q * max(1, rows)
+
+    @property
+    def staging_parts(self) -> int:
+        """Of a consumer: who lets others copy stages a whole tile."""
+        return max(1, self.sum_groups // self.config.store_groups) if self.config.stored_by_producers else 1
+
+    @property
+    def staging_bytes(self) -> int:
+        """Of a consumer; padded against bank conflicts where y is NCHW."""
+        problem, groups = self.problem, self.config.store_groups
+        if self.runs:
+            words = ceil_div(groups // self.groups_n * self.config.tile_q * problem.y_element_bytes, 4)
+            return self.config.tile_n * 4 * (_M * (words // 2 * 2 + 1) + 4)
+        if problem.y_layout != "nhwc":
+            groups += 1 + groups % 2
+        return groups * 8 * _M * problem.y_element_bytes
+
+    @property
     def smem_bytes(self) -> int:
         """Dynamic shared memory of a CTA."""
         config = self.config
-        barriers = 2 * (config.patch_stages + config.filter_stages) * _BARRIER_BYTES
+        parts = config.num_consumer_warpgroups * self.staging_parts
+        staging = parts * self.staging_bytes
+        barriers = config.patch_stages + config.filter_stages + (parts if config.stored_by_producers else 0)
+        barriers *= 2 * _BARRIER_BYTES
         flags = 2 * config.num_consumer_warpgroups * 4
         patches = config.patch_stages * round_up(self.patch_bytes, 1024)
-        buffers = self.filter_buffers * self.filter_bytes + patches + barriers + flags
+        buffers = self.filter_buffers * self.filter_bytes + patches
         if config.arithmetic == "split":
-            return buffers + config.patch_stages * _SPLITTING_BYTES
-        groups = config.store_groups
-        if self.problem.y_layout != "nhwc":  # padded against bank conflicts
-            groups += 1 + groups % 2
-        staging = config.num_consumer_warpgroups * groups * 8 * _M * self.problem.y_element_bytes
-        return buffers + staging
+            return buffers + barriers + flags + config.patch_stages * _SPLITTING_BYTES
+        if config.cluster_k > 1:  # sums and staging lie over the buffers
+            sums = config.num_consumer_warpgroups * self.sum_groups * SUM_GROUP_BYTES
+            return max(buffers, sums + staging) + barriers + flags
+        if config.staging_over_buffers:
+            return max(buffers, staging) + barriers + flags
+        return buffers + staging + barriers + flags
 
     @property
     def tiles_k(self) -> int:

@@ -4,7 +4,7 @@ The constants are rough cycles of an H200 SM; no test holds them to measurements
 """
 
 from im2wingen.families.support import ceil_div
-from im2wingen.families.wgmma_config import STEP_BYTES, WgmmaGeometry
+from im2wingen.families.wgmma_config import STEP_BYTES, SUM_GROUP_BYTES, WgmmaGeometry
 from im2wingen.target import Target
 
 _SMEM_BYTES = 128  # a cycle, that the tensor core can read
@@ -12,24 +12,31 @@ _SMEM_SHARE = 0.95  # of it, that several readers and writers get
 _L2_BYTES = 40  # a cycle, for one SM of all
 _FIRST_PATCH = 4500.0  # from the launch to the first product
 _EPILOGUE_GROUP = 22.0  # for 8 pixels of a subtile to be rounded, staged and stored
+_EPILOGUE_PIXELS = 45.0  # likewise, of an NCHW y
+_EPILOGUE_RUNS, _RUN = 24.0, 160.0  # likewise, image by image; and over the pixels that are neighbours in y
+_STAGED, _COPIED = 10.0, 60.0  # likewise, by a consumer that lets the producers copy; and by these
 _EPILOGUE = 700.0  # of a tile besides
 _EXPOSED = 0.15  # share of the epilogue during which no other consumer multiplies, but for the last tile
 _TAP = 40.0  # barriers between the products of two taps, of a streamed filter
 _SPLIT_EPILOGUE_GROUP = 45.0  # likewise, from registers
 _SPLIT_BYTES = 12.0  # a cycle, of patches that two warps split
 _PROMOTION = 150.0  # from the last product of a partial sum to the first of the next, besides an FMA for each number
+_PATCH = 150.0  # likewise, of two patches
 _TRANSPOSED_BYTES = 5.0  # a cycle, of patches whose pixels a warpgroup transposes in whole vectors
 _PASS = 4000.0  # a kernel before this one, besides its bytes
+_EXCHANGE = 1200.0  # of a cluster's sums, besides their bytes: two barriers and the way to a peer
+_PEER_BYTES = 16  # a cycle, that an SM reads of its peers' shared memory
 _FEW_STAGES = 500.0  # at each patch that is not loaded while the one before it is read
 
 
 def tile_cycles(geometry: WgmmaGeometry) -> tuple[float, float]:
-    """Of one tile: the scarcest of tensor core, shared memory and L2; and the epilogue."""
+    """Of one tile, or a CTA's share: the scarcest of tensor core, shared memory and L2; and the epilogue."""
     problem, config = geometry.problem, geometry.config
-    n, taps = geometry.wgmma_n, problem.r * problem.s
-    product = max(n / 2, (64 + n) * STEP_BYTES / _SMEM_BYTES)
+    if config.cluster_k > 1:
+        return _share_cycles(geometry)
+    taps = problem.r * problem.s
     products = config.subtiles * (config.num_consumer_warpgroups if config.split == "filters" else 1)
-    tensor = taps * geometry.steps * geometry.products * products * product
+    tensor = taps * geometry.steps * geometry.products * products * _product_cycles(geometry.wgmma_n)
     if config.arithmetic == "split":
         own = tensor / config.num_consumer_warpgroups
         tensor = max(tensor, own + geometry.partial_sums * (_PROMOTION + geometry.wgmma_n / 2 * config.own_subtiles))
@@ -38,18 +45,23 @@ def tile_cycles(geometry: WgmmaGeometry) -> tuple[float, float]:
     loads = geometry.planes * geometry.chunks * geometry.patch_bytes
     if not config.filter_resident:
         loads += taps * geometry.chunks * geometry.filter_bytes
+    tensor += geometry.planes * geometry.chunks * _PATCH
     if config.patch_stages == 1:
         tensor += geometry.planes * geometry.chunks * (_FEW_STAGES + geometry.patch_bytes / _L2_BYTES)
     stores = config.tile.pixels * config.block_n * problem.y_element_bytes
-    group = _SPLIT_EPILOGUE_GROUP if config.arithmetic == "split" else _EPILOGUE_GROUP
-    epilogue = _EPILOGUE + config.own_subtiles * geometry.groups_n * group
+    group = _SPLIT_EPILOGUE_GROUP if config.arithmetic == "split" else _group_cycles(geometry)
+    epilogue = _EPILOGUE + geometry.sum_groups * group
     busy = max(tensor, (loads + stores) / _L2_BYTES)
     if config.arithmetic == "split":
         patches = geometry.planes * geometry.chunks * geometry.patch_bytes
-        operands = taps * geometry.steps * geometry.products * products * (64 + n) * STEP_BYTES
+        operands = taps * geometry.steps * geometry.products * products * (64 + geometry.wgmma_n) * STEP_BYTES
         # what lands, is looked at for its scale, split and written back; and what the tensor core reads
         shared = operands + 3 * patches + loads
         busy = max(busy, patches / _SPLIT_BYTES, shared / (_SMEM_BYTES * _SMEM_SHARE))
+    if config.stored_by_producers:
+        consumers = 1 if config.split == "tiles" else config.num_consumer_warpgroups
+        busy = max(busy, consumers * geometry.sum_groups * _COPIED)
+        epilogue = _EPILOGUE / 2 + geometry.sum_groups * _STAGED
     if config.input_staging == "transposed":
         patches = geometry.planes * geometry.chunks * geometry.patch_bytes
         whole = problem.stride_w == 1 and problem.w % 4 == 0
@@ -58,15 +70,50 @@ def tile_cycles(geometry: WgmmaGeometry) -> tuple[float, float]:
     return busy, epilogue
 
 
+def _share_cycles(geometry: WgmmaGeometry) -> tuple[float, float]:
+    problem, config = geometry.problem, geometry.config
+    taps, all_taps = ceil_div(geometry.shared_taps, config.cluster_k), problem.r * problem.s
+    products = config.subtiles * (config.num_consumer_warpgroups if config.split == "filters" else 1)
+    steps = geometry.steps / geometry.chunks
+    tensor = taps * (products * steps * _product_cycles(geometry.wgmma_n) + _TAP)
+    patches = (
+        geometry.planes * ceil_div(taps, all_taps) if taps >= all_taps else ceil_div(taps * geometry.planes, all_taps)
+    )
+    loads = patches * geometry.patch_bytes + taps * geometry.filter_bytes
+    sums = config.num_consumer_warpgroups * geometry.sum_groups * SUM_GROUP_BYTES
+    exchange = _EXCHANGE + sums / _SMEM_BYTES + sums / _PEER_BYTES
+    epilogue = _EPILOGUE + exchange + config.store_groups * _group_cycles(geometry)
+    return max(tensor, loads / _L2_BYTES) + patches * _PATCH, epilogue
+
+
+def _group_cycles(geometry: WgmmaGeometry) -> float:
+    if geometry.problem.y_layout == "nhwc":
+        return _EPILOGUE_GROUP
+    return _EPILOGUE_RUNS + _RUN / geometry.run_pixels if geometry.runs else _EPILOGUE_PIXELS
+
+
+def _product_cycles(n: int) -> float:
+    """Of a wgmma of n pixels."""
+    return max(n / 2, (64 + n) * STEP_BYTES / _SMEM_BYTES)
+
+
 def cta_cycles(geometry: WgmmaGeometry, target: Target) -> tuple[float, float]:
     """Busy and idle cycles of the CTA with the most tiles."""
     config = geometry.config
-    share = ceil_div(geometry.tiles, min(geometry.tiles, target.sm_count))
+    share = ceil_div(geometry.tiles, min(geometry.tiles, _units(target, config.cluster_k)))
     busy, epilogue = tile_cycles(geometry)
     fill = _FIRST_PATCH + (geometry.filter_buffers * geometry.filter_bytes / _L2_BYTES if config.filter_resident else 0)
+    if config.cluster_k > 1:
+        return share * busy, share * (fill + epilogue)
     if config.num_consumer_warpgroups == 1:
         return share * busy, fill + share * epilogue
     return share * busy, fill + (1 + _EXPOSED * (share - 1)) * epilogue
+
+
+def _units(target: Target, cluster_k: int) -> int:
+    """CTAs, or clusters of them, that run at once: larger ones leave SMs of a processing cluster idle."""
+    usable = target.sm_count if cluster_k <= 2 else target.sm_count * 10 // 11
+    return max(1, usable // cluster_k)
 
 
 def estimated_cycles(geometry: WgmmaGeometry, target: Target) -> float:

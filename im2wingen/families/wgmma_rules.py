@@ -14,6 +14,7 @@ _MAX_INT8_TERMS = 2**17 - 1  # of magnitude 2^14 or less, that int32 holds the s
 ROW_BYTES = (128, 64)  # of a chunk: the swizzles
 # More of 32 channels in a partial sum would be less exact than a chain of fp32 FMAs; verify_data has the figures.
 MAX_PROMOTION_TAPS = 4
+CLUSTERS = (1, 2, 4, 8)  # sizes that every device takes
 _MAX_DIM = 2**31  # coordinates are 32-bit and signed
 
 
@@ -190,7 +191,67 @@ RULES = (
         ),
     ),
     Rule(
-        sentence="store_groups divides the groups of 8 pixels of a subtile, and cuts no pixel's images apart",
+        sentence="cluster_k is 1, 2, 4 or 8",
+        holds=lambda problem, target, config: config.cluster_k in CLUSTERS,
+    ),
+    Rule(
+        sentence="a cluster streams its filter, and TMA brings its patches",
+        holds=lambda problem, target, config: (
+            config.cluster_k == 1 or (not config.filter_resident and config.input_staging == "tma")
+        ),
+    ),
+    Rule(
+        sentence="a cluster has no more CTAs than taps of all chunks",
+        holds=lambda problem, target, config: config.cluster_k <= _geometry(problem, config).shared_taps,
+    ),
+    Rule(
+        sentence="clusters are for grids that fill no more than the device, one tile each",
+        holds=lambda problem, target, config: (
+            config.cluster_k == 1 or _geometry(problem, config).tiles * config.cluster_k <= target.sm_count
+        ),
+    ),
+    Rule(
+        sentence="store_groups of a cluster is a CTA's share of a consumer's groups of 8 pixels, rounded up",
+        holds=lambda problem, target, config: (
+            config.cluster_k == 1 or config.store_groups == _geometry(problem, config).share_groups
+        ),
+    ),
+    Rule(
+        sentence="split arithmetic has no clusters, and its y leaves from registers: no stored_by_producers, no "
+        "staging_over_buffers",
+        holds=lambda problem, target, config: (
+            config.arithmetic == "direct"
+            or (config.cluster_k == 1 and not config.stored_by_producers and not config.staging_over_buffers)
+        ),
+    ),
+    Rule(
+        sentence="stored_by_producers is for an NCHW y without padding of x, patches that TMA brings, no cluster, and "
+        "staging that does not lie over the buffers",
+        holds=lambda problem, target, config: (
+            not config.stored_by_producers
+            or (
+                problem.y_layout == "nchw"
+                and not problem.has_padding
+                and config.input_staging == "tma"
+                and config.cluster_k == 1
+                and not config.staging_over_buffers
+            )
+        ),
+    ),
+    Rule(
+        sentence="staging_over_buffers is for one tile a CTA, without a cluster, that is not split in tiles",
+        holds=lambda problem, target, config: (
+            not config.staging_over_buffers
+            or (
+                config.cluster_k == 1
+                and config.split != "tiles"
+                and _geometry(problem, config).tiles <= target.sm_count
+            )
+        ),
+    ),
+    Rule(
+        sentence="store_groups divides the groups of 8 pixels of a subtile, and cuts no pixel's images apart; or, "
+        "where an NCHW y is staged image by image, it is those of a part of the consumer's subtiles",
         holds=lambda problem, target, config: _stores_fit(_geometry(problem, config)),
     ),
     Rule(
@@ -235,7 +296,9 @@ def _other_registers(config: WgmmaConfig) -> int:
 
 def _stores_fit(geometry: WgmmaGeometry) -> bool:
     config = geometry.config
-    if config.store_groups == geometry.groups_n:
+    if geometry.runs:
+        return geometry.sum_groups % config.store_groups == 0 and config.store_groups % geometry.groups_n == 0
+    if config.store_groups == geometry.groups_n or config.cluster_k > 1:
         return True
     whole = geometry.groups_n % config.store_groups == 0 and config.store_groups * 8 % config.tile_n == 0
     return whole and geometry.exact

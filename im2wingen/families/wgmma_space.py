@@ -17,7 +17,7 @@ from im2wingen.families.wgmma_config import (
     WgmmaGeometry,
 )
 from im2wingen.families.wgmma_cost import estimated_cycles
-from im2wingen.families.wgmma_rules import MAX_PROMOTION_TAPS, ROW_BYTES, RULES
+from im2wingen.families.wgmma_rules import CLUSTERS, MAX_PROMOTION_TAPS, ROW_BYTES, RULES
 from im2wingen.problem import ConvProblem
 from im2wingen.target import Target
 
@@ -26,8 +26,8 @@ _FINALISTS = 48  # shapes of each kind whose stages are looked at
 _SHAPES_OF_A_KIND = 12  # candidates for the fields of _SHAPE_FIELDS, of each kind
 _HOPELESS = 2.0  # times the least estimate
 _SHAPE_FIELDS = (
-    "mapping", "split", "num_consumer_warpgroups", "tile_n", "tile_p", "tile_q", "joined_rows", "block_k",
-    "filter_resident", "input_staging", "num_producer_warpgroups",
+    "mapping", "split", "num_consumer_warpgroups", "tile_n", "tile_p", "tile_q", "joined_rows", "block_k", "cluster_k",
+    "filter_resident", "input_staging", "num_producer_warpgroups", "stored_by_producers",
 )  # fmt: skip
 _SPLITS: tuple[tuple[Split, int], ...] = (
     ("filters", 2), ("pixels", 2), ("tiles", 2), ("pixels", 1), ("filters", 3), ("pixels", 3),
@@ -49,7 +49,7 @@ def suggest(problem: ConvProblem, target: Target, choose: Choose) -> WgmmaConfig
         ordered=_choose_of(choose, "ordered", _orders(config, problem)),
         prefetch=_choose_of(choose, "prefetch", [True, False] if config.input_staging == "transposed" else [False]),
         l2_promotion_bytes=choose("l2_promotion_bytes", [128, 256, 64]),
-        programmatic_launch=choose("programmatic_launch", [False, True]),
+        programmatic_launch=choose("programmatic_launch", [True, False]),
         tile_order=choose("tile_order", ["linear", "zigzag"]),
     )
 
@@ -75,7 +75,7 @@ def shapes(problem: ConvProblem, target: Target) -> Mapping[str, WgmmaConfig]:
     def cycles_of(config: WgmmaConfig) -> float:
         return estimated_cycles(WgmmaGeometry(problem=problem, config=config), target)
 
-    legal = [config for config in _all_shapes(problem) if not _broken(problem, target, config)]
+    legal = [config for config in _all_shapes(problem, target) if not _broken(problem, target, config)]
     # stages take the longest to find: only for what could be among the best if two patches fit
     legal.sort(
         key=lambda config: cycles_of(replace(config, patch_stages=2, promotion_taps=_by_sums(config, problem)[0]))
@@ -85,14 +85,8 @@ def shapes(problem: ConvProblem, target: Target) -> Mapping[str, WgmmaConfig]:
     for config in legal:
         kind = _kind(config)
         finalists[kind] += 1
-        if finalists[kind] > _FINALISTS:
-            continue
-        stores = _store_groups(config, problem, target)
-        config = replace(config, store_groups=stores[0])
-        config = replace(config, promotion_taps=_promotions(config, problem, target)[0])
-        config = replace(config, patch_stages=_patch_stages(config, problem, target)[0])
-        config = replace(config, filter_stages=_filter_stages(config, problem, target)[0])
-        ranked.append((cycles_of(config), config.digest(), config))
+        if finalists[kind] <= _FINALISTS:
+            ranked += [(cycles_of(one), one.digest(), one) for one in _finished(config, problem, target)]
     ranked.sort(key=lambda entry: entry[:2])
     found: dict[str, WgmmaConfig] = {}
     counts: Counter[tuple[str, ...]] = Counter()
@@ -106,16 +100,28 @@ def shapes(problem: ConvProblem, target: Target) -> Mapping[str, WgmmaConfig]:
     return found
 
 
+def _finished(config: WgmmaConfig, problem: ConvProblem, target: Target) -> Iterator[WgmmaConfig]:
+    """With stores and stages; and the same with others to copy y, where that is allowed and there is a next tile."""
+    by_others = replace(config, stored_by_producers=True)
+    may = problem.y_layout == "nchw" and not config.staging_over_buffers and not _broken(problem, target, by_others)
+    for one in (config, by_others) if may else (config,):
+        stored = replace(one, store_groups=_store_groups(one, problem, target)[0])
+        stored = replace(stored, promotion_taps=_promotions(stored, problem, target)[0])
+        loaded = replace(stored, patch_stages=_patch_stages(stored, problem, target)[0])
+        yield replace(loaded, filter_stages=_filter_stages(loaded, problem, target)[0])
+
+
 def _kind(config: WgmmaConfig) -> tuple[str, ...]:
-    return config.mapping, config.split, config.input_staging, str(config.num_producer_warpgroups)
+    roles = (config.num_producer_warpgroups, config.cluster_k > 1, config.stored_by_producers)
+    return config.mapping, config.split, config.input_staging, *map(str, roles)
 
 
 def has_shapes(problem: ConvProblem, target: Target) -> bool:
     """Whether `shapes` finds any, told sooner."""
-    return any(not _broken(problem, target, config) for config in _all_shapes(problem))
+    return any(not _broken(problem, target, config) for config in _all_shapes(problem, target))
 
 
-def _all_shapes(problem: ConvProblem) -> Iterator[WgmmaConfig]:
+def _all_shapes(problem: ConvProblem, target: Target) -> Iterator[WgmmaConfig]:
     """With the fewest stages and the smallest stores, so that what is legal at all is found."""
     stagings: list[tuple[InputStaging, int]] = [("tma", 1)]
     if problem.x_layout == "nchw":
@@ -130,11 +136,24 @@ def _all_shapes(problem: ConvProblem) -> Iterator[WgmmaConfig]:
         base = WgmmaConfig(
             arithmetic=arithmetic, promotion_taps=1, mapping="rows", split=split, num_consumer_warpgroups=consumers,
             input_staging=staging, num_producer_warpgroups=producers, prefetch=False,
-            tile_n=1, tile_p=1, tile_q=1, joined_rows=1, block_k=block_k, patch_stages=1, filter_resident=resident,
-            filter_stages=1 if resident else 2, store_groups=1, l2_promotion_bytes=128,
-            promotion=False, ordered=split == "tiles", programmatic_launch=False, tile_order="linear",
+            tile_n=1, tile_p=1, tile_q=1, joined_rows=1, block_k=block_k, cluster_k=1, patch_stages=1,
+            filter_resident=resident, filter_stages=1 if resident else 2, store_groups=1, l2_promotion_bytes=128,
+            staging_over_buffers=False, stored_by_producers=False, promotion=False,
+            ordered=split == "tiles", programmatic_launch=False, tile_order="linear",
         )  # fmt: skip
-        yield from _tiled(problem, base)
+        for config in _tiled(problem, base):
+            tiles = WgmmaGeometry(problem=problem, config=config).tiles
+            if tiles <= target.sm_count and arithmetic == "direct":
+                yield replace(config, staging_over_buffers=split != "tiles")
+                yield from _clusters(config, tiles, target)
+            else:
+                yield config
+
+
+def _clusters(config: WgmmaConfig, tiles: int, target: Target) -> Iterator[WgmmaConfig]:
+    """The config with its tiles shared, where they leave half of the device idle or more."""
+    if not config.filter_resident and config.input_staging == "tma":
+        yield from (replace(config, cluster_k=size) for size in CLUSTERS[1:] if tiles * size <= target.sm_count)
 
 
 def _parts(extent: int, *, most: int) -> list[int]:
@@ -170,7 +189,9 @@ def _tiled(problem: ConvProblem, base: WgmmaConfig) -> Iterator[WgmmaConfig]:
 def _broken(problem: ConvProblem, target: Target, config: WgmmaConfig) -> bool:
     geometry = WgmmaGeometry(problem=problem, config=config)
     config = replace(config, patch_stages=geometry.least_patch_stages)
-    if not geometry.exact or config.arithmetic == "split":
+    if config.cluster_k > 1:
+        config = replace(config, store_groups=geometry.share_groups)
+    elif geometry.runs or not geometry.exact or config.arithmetic == "split":
         config = replace(config, store_groups=geometry.groups_n)
     elif config.tile_n > 8:
         config = replace(config, store_groups=2)
@@ -185,9 +206,17 @@ def _store_groups(config: WgmmaConfig, problem: ConvProblem, target: Target) -> 
     """The largest that leaves room for stages of patches and filters, and the next smaller."""
     geometry = WgmmaGeometry(problem=problem, config=config)
     groups = geometry.groups_n
-    if not geometry.exact or config.arithmetic == "split":
+    if config.cluster_k > 1:
+        return [geometry.share_groups]
+    if config.arithmetic == "split":
         return [groups]
-    whole = [g for g in range(groups, 0, -1) if groups % g == 0 and g * 8 % config.tile_n == 0]
+    if geometry.runs:
+        rows = config.own_subtiles
+        whole = [groups * g for g in range(rows, 0, -1) if rows % g == 0]
+    elif not geometry.exact:
+        return [groups]
+    else:
+        whole = [g for g in range(groups, 0, -1) if groups % g == 0 and g * 8 % config.tile_n == 0]
     filters = [1] if config.filter_resident else [4, 3, 2]
     for patches, filter_stages in [(p, f) for p in range(2, geometry.least_patch_stages - 1, -1) for f in filters]:
         roomy = replace(config, patch_stages=patches, filter_stages=filter_stages)
@@ -231,18 +260,20 @@ def _least_filter_stages(config: WgmmaConfig) -> int:
 
 
 def _patch_stages(config: WgmmaConfig, problem: ConvProblem, target: Target) -> list[int]:
-    """As many as fit beside a few filter stages, most useful first."""
+    """As many as fit beside filter stages, most useful first: two patches of many taps, or many of few taps."""
     geometry = WgmmaGeometry(problem=problem, config=config)
-    least, wanted = geometry.least_patch_stages, 1 if config.filter_resident else 3
-    useful = 2
+    taps = problem.r * problem.s // geometry.planes  # of a patch
+    least, useful = geometry.least_patch_stages, 2 if taps > 4 else 4 if taps > 1 else _MAX_PATCH_STAGES
     if config.arithmetic == "split":
-        wanted = 1 if config.filter_resident else config.promotion_taps + 3
         useful = 2 if min(geometry.plane_taps) >= _MANY_TAPS else 3  # one is split while the next one lands
-    fitting = [
-        stages
-        for stages in range(least, _MAX_PATCH_STAGES + 1)
-        if _fits(problem, target, replace(config, patch_stages=stages, filter_stages=wanted))
-    ] or [least]
+    fitting = []
+    for stages in range(least, _MAX_PATCH_STAGES + 1):
+        beside = 1 if config.filter_resident else max(3, min(stages * taps, 6))
+        if config.arithmetic == "split" and not config.filter_resident:
+            beside = config.promotion_taps + 3
+        if _fits(problem, target, replace(config, patch_stages=stages, filter_stages=beside)):
+            fitting.append(stages)
+    fitting = fitting or [least]
     if config.split == "tiles":
         return sorted(fitting, reverse=True)[:3]
     return sorted(fitting, key=lambda stages: abs(stages - useful))[:3]

@@ -28,7 +28,10 @@ __device__ __forceinline__ Plane plane_at(int i) {
 constexpr int WARPGROUPS = kProducers + kConsumers, THREADS = 128 * WARPGROUPS;
 // Registers of a thread: all have as many at the launch; then consumers take what producers give.
 constexpr int LAUNCH_REGISTERS = 65536 / THREADS / 8 * 8;
-constexpr int PRODUCER_REGISTERS = kProducers == 2 ? 40 : kTransposed || kSplitOperands ? 56 : kConsumers == 2 ? 24 : 32;
+constexpr int PRODUCER_REGISTERS = kProducers == 2 || kStoredByProducers ? 40
+                                   : kTransposed || kSplitOperands      ? 56
+                                   : kConsumers == 2                    ? 24
+                                                                        : 32;
 constexpr int CONSUMER_REGISTERS = (LAUNCH_REGISTERS * WARPGROUPS - PRODUCER_REGISTERS * kProducers) / kConsumers / 8 * 8;
 constexpr int BLOCK_N = kSplit == FILTERS ? 64 * kConsumers : 64;  // output channels of a tile
 constexpr int CHUNKS = (CHANNELS + BLOCK_K - 1) / BLOCK_K;
@@ -47,14 +50,28 @@ constexpr int OWN_SUBTILES = kSplit == PIXELS ? SUBTILES / kConsumers : SUBTILES
 constexpr int SUBTILE_STEP = kMapping == BLOCK ? 8 * ROW_BYTES : JOINED_ROWS * PATCH_PITCH;
 constexpr int GROUP_STEP = kMapping == BLOCK ? PATCH_PITCH : 8 * ROW_BYTES;  // from 8 pixels to the next 8
 constexpr int GROUPS_N = WGMMA_N / 8;
+constexpr int SUM_GROUPS = OWN_SUBTILES * GROUPS_N;  // of a consumer
 // Staging of a consumer: 64 channels a pixel, in parts of 128 bytes a pixel.
 constexpr int OUTPUT_UNIT = 16 / sizeof(Output);
 constexpr int STORE_PARTS = sizeof(Output) / 2, PART_CHANNELS = 64 / STORE_PARTS, PART_BYTES = STORE_GROUPS * 1024;
 // NCHW: (64, STAGING_PITCH) of pixels; the pad spreads channels over the banks.
 constexpr int STAGING_PITCH = STORE_GROUPS * 8 + (STORE_GROUPS % 2 == 0 ? 8 : 16);
+// Groups of images: (TILE_N, 64, .) of pixels; the pitches spread what the lanes of a warp write at a time over the banks.
+constexpr bool kRuns = !kOutputChannelsLast && !kSplitOperands && kClusterK == 1 && kMapping == ROWS && JOINED_ROWS == 1 &&
+                       (TILE_N == 2 || TILE_N == 4 || TILE_N % 8 == 0) && WGMMA_N == TILE_N * TILE_Q;
+constexpr int RUN_WORDS = (STORE_GROUPS / GROUPS_N * TILE_Q * sizeof(Output) + 3) / 4;
+constexpr int CHANNEL_PITCH = (RUN_WORDS / 2 * 2 + 1) * 4 / sizeof(Output), IMAGE_PITCH = 64 * CHANNEL_PITCH + OUTPUT_UNIT;
 constexpr int STAGING_BYTES = kSplitOperands        ? 0  // y leaves from registers
                               : kOutputChannelsLast ? STORE_PARTS * PART_BYTES
+                              : kRuns               ? TILE_N * IMAGE_PITCH * sizeof(Output)
                                                     : 64 * STAGING_PITCH * sizeof(Output);
+// Shared memory: buffers, then staging. Where a CTA has one tile, what comes after the products may lie over the buffers.
+constexpr int BUFFER_BYTES = FILTER_BUFFERS * FILTER_BYTES + kPatchStages * PATCH_STAGE;
+constexpr int SUM_BYTES = SUM_GROUPS * 128 * 16;  // of a consumer's partial sums
+constexpr int STAGING_AT = kClusterK > 1 ? kConsumers * SUM_BYTES : kStagingOverBuffers ? 0 : BUFFER_BYTES;
+constexpr int STAGING_PARTS = kConsumers * (kStoredByProducers ? SUM_GROUPS / STORE_GROUPS : 1);
+constexpr int STAGING_END = STAGING_AT + STAGING_PARTS * STAGING_BYTES;
+constexpr int BARRIERS_AT = STAGING_END > BUFFER_BYTES ? STAGING_END : BUFFER_BYTES;
 constexpr int TILES_N = (N + TILE_N - 1) / TILE_N, TILES_P = (P + TILE_P - 1) / TILE_P;
 constexpr int TILES_Q = (Q + TILE_Q - 1) / TILE_Q, TILES_K = (K + BLOCK_N - 1) / BLOCK_N;
 constexpr int TILE_COUNT = TILES_N * TILES_P * TILES_Q * TILES_K;
@@ -92,30 +109,61 @@ static_assert(kSplit != TILES || kOrdered || kPatchStages % (kConsumers * PLANES
 static_assert(!kPromoted || kProduct == E4M3 || kProduct == E5M2, "the sums of other types need no promotion");
 static_assert(!kOrdered || (kSplit == TILES && kConsumers > 1), "turns are for consumers of different tiles");
 static_assert(!kFilterResident || TILES_K == 1, "resident filters are those of one tile");
-static_assert(STORE_GROUPS == GROUPS_N || (GROUPS_N % STORE_GROUPS == 0 && STORE_GROUPS * 8 % TILE_N == 0 && WGMMA_N == (kMapping == BLOCK ? 8 * TILE_P : TILE_Q * TILE_N)),
+static_assert(!kStoredByProducers || (!kOutputChannelsLast && !kTransposed && !kRepair && !kStagingOverBuffers && kClusterK == 1),
+              "idle warps copy an NCHW y, nothing else");
+static_assert(!kStagingOverBuffers || kSplit != TILES, "the consumers are done with the buffers together");
+static_assert(kRuns ? SUM_GROUPS % STORE_GROUPS == 0 && STORE_GROUPS % GROUPS_N == 0
+              : kClusterK > 1 || STORE_GROUPS == GROUPS_N || (GROUPS_N % STORE_GROUPS == 0 && STORE_GROUPS * 8 % TILE_N == 0 && WGMMA_N == (kMapping == BLOCK ? 8 * TILE_P : TILE_Q * TILE_N)),
               "a part of a subtile that is stored alone is whole pixels");
-static_assert(JOINED_ROWS == 1 || STORE_GROUPS == GROUPS_N, "joined rows are staged together");
+static_assert(kClusterK > 1 || JOINED_ROWS == 1 || STORE_GROUPS == GROUPS_N, "joined rows are staged together");
+static_assert(kClusterK == 1 || (!kFilterResident && !kTransposed), "a cluster's CTAs stream what they multiply");
+static_assert(kClusterK == 1 || STORE_GROUPS == (SUM_GROUPS + kClusterK - 1) / kClusterK, "a CTA of a cluster stores its share");
+static_assert(kClusterK <= CHUNKS * R * S, "each CTA of a cluster has a tap");
 static_assert(PATCH_W <= 256 && PATCH_H <= 256 && TILE_N <= 256, "a box of TMA");
 
 // ---- shared memory ----
 struct Smem {
   unsigned char* patches;  // (kPatchStages, PATCH_H, PATCH_W, TILE_N, BLOCK_K); the last pixels of a run may lie beyond one
   unsigned char* filters;  // (FILTER_BUFFERS, BLOCK_N, BLOCK_K)
+  unsigned char* sums;     // of a cluster: (kConsumers, SUM_GROUPS, 128, 4) of Sum, over the buffers
   unsigned char* staging;  // (kConsumers, STORE_PARTS, STORE_GROUPS * 8, PART_CHANNELS); NCHW: (.., 64, STAGING_PITCH)
-  uint64_t *patch_full, *patch_empty, *filter_full, *filter_empty;
+  uint64_t *patch_full, *patch_empty, *filter_full, *filter_empty, *staging_full, *staging_empty;
   int* saw_nan;  // (kConsumers, 2): whether an accumulator of the tile is NaN; tiles take turns
 };
 __device__ __forceinline__ Smem shared_memory(unsigned char* memory) {
   Smem smem;
   smem.patches = memory;
   smem.filters = smem.patches + kPatchStages * PATCH_STAGE;
-  smem.staging = smem.filters + FILTER_BUFFERS * FILTER_BYTES;
-  smem.patch_full = reinterpret_cast<uint64_t*>(smem.staging + kConsumers * STAGING_BYTES);
+  smem.sums = memory;
+  smem.staging = memory + STAGING_AT;
+  smem.patch_full = reinterpret_cast<uint64_t*>(memory + BARRIERS_AT);
   smem.patch_empty = smem.patch_full + kPatchStages;
   smem.filter_full = smem.patch_empty + kPatchStages;
   smem.filter_empty = smem.filter_full + kFilterStages;
-  smem.saw_nan = reinterpret_cast<int*>(smem.filter_empty + kFilterStages);
+  smem.staging_full = smem.filter_empty + kFilterStages;
+  smem.staging_empty = smem.staging_full + (kStoredByProducers ? STAGING_PARTS : 0);
+  smem.saw_nan = reinterpret_cast<int*>(smem.staging_empty + (kStoredByProducers ? STAGING_PARTS : 0));
   return smem;
+}
+
+// ---- tiles, and the CTA's share of one ----
+__device__ __forceinline__ int first_tile() { return blockIdx.x / kClusterK; }
+__device__ __forceinline__ int tile_step() { return gridDim.x / kClusterK; }
+
+// Taps of all chunks, counted in the order in which they are multiplied.
+struct Share {
+  int begin, end;
+
+  __device__ __forceinline__ bool holds(int tap, int count = 1) const {  // one of them
+    return kClusterK == 1 || (tap < end && tap + count > begin);
+  }
+  __device__ __forceinline__ int first_chunk() const { return begin / (R * S); }
+  __device__ __forceinline__ int last_chunk() const { return (end - 1) / (R * S); }
+};
+__device__ __forceinline__ Share own_share() {
+  if constexpr (kClusterK == 1) return {0, CHUNKS * R * S};
+  const int rank = ptx::cluster_ctarank();
+  return {CHUNKS * R * S * rank / kClusterK, CHUNKS * R * S * (rank + 1) / kClusterK};
 }
 
 // The place of a tile: its first image, output row and column, output channel.
@@ -128,4 +176,12 @@ __device__ __forceinline__ Origin origin_of(int tile) {
   if (kTileOrderZigzag && tile % 2 == 1) k = TILES_K - 1 - k;
   const int q = tile % TILES_Q, p = tile / TILES_Q % TILES_P, n = tile / (TILES_Q * TILES_P);
   return {n * TILE_N, p * TILE_P, q * TILE_Q, k * BLOCK_N};
+}
+// What a consumer stores of it.
+__device__ __forceinline__ Origin consumer_origin(int tile, int index) {
+  Origin origin = origin_of(tile);
+  if (kSplit == FILTERS) origin.k += index * 64;
+  if (kSplit == PIXELS && kMapping == ROWS) origin.p += index * OWN_P;
+  if (kSplit == PIXELS && kMapping == BLOCK) origin.q += index * OWN_Q;
+  return origin;
 }

@@ -33,32 +33,40 @@ __device__ __forceinline__ void promote(Accumulators& acc, Accumulators& part, b
   }
 }
 
-// A tile's sums. A tap's products are one commit group; once the next tap's are under way, its buffers are given back.
+// A tile's sums, or the CTA's share of them. A tap's products are one commit group; once the next tap's are under way, its
+// buffers are given back.
 __device__ __forceinline__ void multiply_tile(Accumulators& acc, const Smem& smem, Consumer& consumer) {
   const uint32_t filters = smem_address(smem.filters + (kSplit == FILTERS ? consumer.index * 64 * ROW_BYTES : 0));
   const uint32_t patches =
       smem_address(smem.patches + (kSplit == PIXELS ? consumer.index * OWN_SUBTILES * SUBTILE_STEP : 0));
   uint64_t *last_patch = nullptr, *last_filter = nullptr;  // read by the products that are under way
   int buffer = 0;                                          // resident
+  const Share share = own_share();
+  int tap = share.first_chunk() * (R * S);
   if constexpr (kOrdered) ptx::barrier_sync(4 + consumer.index, 256);
 #pragma unroll 1
-  for (int chunk = 0; chunk < CHUNKS; ++chunk) {
+  for (int chunk = share.first_chunk(); chunk <= share.last_chunk(); ++chunk) {
     const int steps = chunk + 1 == CHUNKS ? LAST_STEPS : STEPS;
 #pragma unroll 1
     for (int i = 0; i < PLANES; ++i) {
       const Plane plane = plane_at(i);
+      if (!share.holds(tap, plane.taps_h * plane.taps_w)) {
+        tap += plane.taps_h * plane.taps_w;
+        continue;
+      }
       wait(smem.patch_full + consumer.patch.stage, consumer.patch.parity);
       const uint32_t patch = patches + consumer.patch.stage * PATCH_STAGE;
 #pragma unroll 1
       for (int tap_h = 0; tap_h < plane.taps_h; ++tap_h) {
         const uint32_t row = patch + tap_h * Vertical::SHIFT_STEP * PATCH_PITCH;
 #pragma unroll 1
-        for (int tap_w = 0; tap_w < plane.taps_w; ++tap_w) {
+        for (int tap_w = 0; tap_w < plane.taps_w; ++tap_w, ++tap) {
+          if (!share.holds(tap)) continue;
           if constexpr (!kFilterResident) {
             buffer = consumer.filter.stage;
             wait(smem.filter_full + buffer, consumer.filter.parity);
           }
-          const bool accumulate = (chunk | i | tap_h | tap_w) != 0;
+          const bool accumulate = tap != share.begin;
           Accumulators part;  // kPromoted
           ptx::wgmma_fence();
           multiply_tap(kPromoted ? part : acc, __shfl_sync(0xffffffffu, filters + buffer * FILTER_BYTES, 0),
@@ -70,7 +78,8 @@ __device__ __forceinline__ void multiply_tile(Accumulators& acc, const Smem& sme
           else
             ptx::wgmma_wait_group<1>();
           if (last_filter != nullptr) consumer.release(last_filter);
-          if (last_patch != nullptr && (tap_h | tap_w) == 0) consumer.release(last_patch);
+          if (last_patch != nullptr) consumer.release(last_patch);
+          last_patch = nullptr;
           if constexpr (kFilterResident) {
             ++buffer;
           } else {

@@ -26,6 +26,10 @@ __device__ __forceinline__ void init_barriers(const Smem& smem) {
     ptx::mbarrier_init(smem.filter_full + i, 1);
     ptx::mbarrier_init(smem.filter_empty + i, 4 * kConsumers);
   }
+  for (int i = 0; i < (kStoredByProducers ? STAGING_PARTS : 0); ++i) {
+    ptx::mbarrier_init(smem.staging_full + i, 4);
+    ptx::mbarrier_init(smem.staging_empty + i, 2);
+  }
   if (kRepair)
     for (int i = 0; i < 2 * kConsumers; ++i) smem.saw_nan[i] = 0;
 }
@@ -37,14 +41,19 @@ struct InputMaps {
 // Loops stay rolled: the producer has few registers.
 __device__ __forceinline__ void load_patches(const Smem& smem, const InputMaps& input) {
   Ring<kPatchStages> ring;
+  const Share share = own_share();
 #pragma unroll 1
-  for (int tile = blockIdx.x; tile < TILE_COUNT; tile += gridDim.x) {
+  for (int tile = first_tile(); tile < TILE_COUNT; tile += tile_step()) {
     const Origin origin = origin_of(tile);
 #pragma unroll 1
-    for (int chunk = 0; chunk < CHUNKS; ++chunk) {
+    for (int chunk = share.first_chunk(); chunk <= share.last_chunk(); ++chunk) {
+      int tap = chunk * (R * S);
 #pragma unroll 1
       for (int i = 0; i < PLANES; ++i) {
         const Plane plane = plane_at(i);
+        const int taps = plane.taps_h * plane.taps_w;
+        tap += taps;
+        if (!share.holds(tap - taps, taps)) continue;
         wait(smem.patch_empty + ring.stage, ring.parity ^ 1);
         ptx::mbarrier_arrive_expect_tx(smem.patch_full + ring.stage, PATCH_BYTES);
         ptx::cp_async_bulk_tensor_4d_load(smem.patches + ring.stage * PATCH_STAGE, &input.plane[i],
@@ -68,13 +77,15 @@ __device__ __forceinline__ void load_filter(unsigned char* stage, const ptx::Ten
 // Stages in the order in which they are multiplied: chunk, plane, tap.
 __device__ __forceinline__ void load_filters(const Smem& smem, const ptx::TensorMap& filter) {
   Ring<kFilterStages> ring;
+  const Share share = own_share();
   int buffer = 0;
   if (kFilterResident) ptx::mbarrier_arrive_expect_tx(smem.filter_full, FILTER_BUFFERS * FILTER_BYTES);
 #pragma unroll 1
-  for (int tile = blockIdx.x; tile < TILE_COUNT; tile += gridDim.x) {
+  for (int tile = first_tile(); tile < TILE_COUNT; tile += tile_step()) {
     const Origin origin = origin_of(tile);
+    int tap = share.first_chunk() * (R * S);
 #pragma unroll 1
-    for (int chunk = 0; chunk < CHUNKS; ++chunk)
+    for (int chunk = share.first_chunk(); chunk <= share.last_chunk(); ++chunk)
 #pragma unroll 1
       for (int i = 0; i < PLANES; ++i) {
         const Plane plane = plane_at(i);
@@ -82,6 +93,7 @@ __device__ __forceinline__ void load_filters(const Smem& smem, const ptx::Tensor
         for (int r = plane.first_r; r < R; r += Vertical::PERIOD)
 #pragma unroll 1
           for (int s = plane.first_s; s < S; s += Horizontal::PERIOD) {
+            if (!share.holds(tap++)) continue;
             if constexpr (!kFilterResident) {
               buffer = ring.stage;
               wait(smem.filter_empty + buffer, ring.parity ^ 1);

@@ -11,8 +11,8 @@ __device__ __forceinline__ uint32_t pack(Sum low, Sum high) {
 
 // Groups FIRST ... FIRST + STORE_GROUPS - 1 of a subtile, swizzled as TMA reads them. A lane holds channels `lane / 4` and
 // + 8 of its warp's 16, of pixels `lane % 4 * 2` and + 1 of each group.
-template <int FIRST>
-__device__ __forceinline__ void stage_groups(unsigned char* staging, const Sum (&acc)[WGMMA_N / 2], int warp, int lane,
+template <int FIRST, int COUNT>
+__device__ __forceinline__ void stage_groups(unsigned char* staging, const Sum (&acc)[COUNT], int warp, int lane,
                                              Sum bias0, Sum bias1) {
   if constexpr (sizeof(Output) == 4) {
 #pragma unroll
@@ -46,9 +46,9 @@ __device__ __forceinline__ void stage_groups(unsigned char* staging, const Sum (
 }
 
 // The same for an NCHW y: channels are rows of pixels.
-template <int FIRST>
-__device__ __forceinline__ void stage_rows(unsigned char* staging, const Sum (&acc)[WGMMA_N / 2], int warp, int lane,
-                                           Sum bias0, Sum bias1) {
+template <int FIRST, int COUNT>
+__device__ __forceinline__ void stage_rows(unsigned char* staging, const Sum (&acc)[COUNT], int warp, int lane, Sum bias0,
+                                           Sum bias1) {
   struct alignas(2 * sizeof(Output)) Pair {
     Output e[2];
   };
@@ -71,9 +71,11 @@ __device__ constexpr bool stores_by(int columns) {
          (kMapping == BLOCK || TILE_Q % columns == 0 && (JOINED_ROWS == 1 || PATCH_W % columns == 0));
 }
 
-// A warp takes every fourth channel; neighbouring lanes take pixels that are neighbours in y.
-template <int FIRST>
-__device__ __forceinline__ void store_rows(Output* y, const unsigned char* staging, int warp, int lane, Origin place) {
+// Groups `first` ... by so many threads. Warps take channels in turn; neighbouring lanes take pixels that are neighbours in y.
+template <int COPIERS>
+__device__ __forceinline__ void store_rows(Output* y, const unsigned char* staging, int warp, int lane, Origin place,
+                                           int first) {
+  constexpr int WARPS = COPIERS / 32;
   constexpr int COLUMNS = stores_by(4) ? 4 : stores_by(2) ? 2 : 1;
   struct alignas(COLUMNS * sizeof(Output)) Run {
     Output e[COLUMNS];
@@ -82,12 +84,12 @@ __device__ __forceinline__ void store_rows(Output* y, const unsigned char* stagi
   for (int at = lane * COLUMNS; at < STORE_COLUMNS * TILE_N; at += 32 * COLUMNS) {
     const int pixel = at % STORE_COLUMNS * TILE_N + at / STORE_COLUMNS;  // its place in staging
     int n = 0;
-    const int offset = pixel_offset(FIRST * 8 + pixel, place, n);
+    const int offset = pixel_offset(first * 8 + pixel, place, n);
     if (offset < 0) continue;
     const Output* from = reinterpret_cast<const Output*>(staging) + warp * STAGING_PITCH + pixel;
     Output* to = y + (int64_t(n) * K + place.k + warp) * (P * Q) + offset;
 #pragma unroll 4
-    for (int k = warp; k < 64 && place.k + k < K; k += 4) {
+    for (int k = warp; k < 64 && place.k + k < K; k += WARPS) {
       Run run;
       if constexpr (TILE_N == 1) {
         run = *reinterpret_cast<const Run*>(from);
@@ -96,8 +98,8 @@ __device__ __forceinline__ void store_rows(Output* y, const unsigned char* stagi
         for (int i = 0; i < COLUMNS; ++i) run.e[i] = from[i * TILE_N];
       }
       *reinterpret_cast<Run*>(to) = run;
-      from += 4 * STAGING_PITCH;
-      to += 4 * int64_t(P * Q);
+      from += WARPS * STAGING_PITCH;
+      to += WARPS * int64_t(P * Q);
     }
   }
 }
@@ -117,7 +119,7 @@ __device__ __forceinline__ void store_groups(unsigned char* staging, const Sum (
   }
   ptx::barrier_sync(1 + consumer, 128);  // staging is complete
   if constexpr (!kOutputChannelsLast) {
-    store_rows<FIRST>(y, staging, warp, lane, place);
+    store_rows<128>(y, staging, warp, lane, place, FIRST);
   } else if (thread == 0) {
 #pragma unroll
     for (int part = 0; part < STORE_PARTS; ++part) {
@@ -156,44 +158,4 @@ __device__ __noinline__ void repair_tile(const Element* x, const Element* w, con
     const float stored = to_float(y[output_offset(n, p, q, k)]);
     if (stored != stored) repair_output(x, w, bias, y, n, p, q, k);
   }
-}
-
-__device__ __forceinline__ void consume(const Smem& smem, int index, const ptx::TensorMap* output, const Output* bias,
-                                        Output* y, const Element* x, const Element* w) {
-  constexpr int kTurns = kSplit == TILES ? kConsumers : 1;
-  const int thread = threadIdx.x % 128, lane = thread % 32;
-  const int first = blockIdx.x + (kSplit == TILES ? index * gridDim.x : 0);
-  unsigned char* staging = smem.staging + index * STAGING_BYTES;
-  Consumer consumer = {index, lane};
-  int* saw_nan = smem.saw_nan + 2 * index;
-  if constexpr (kFilterResident) wait(smem.filter_full, 0);
-  if (kOrdered && index == kConsumers - 1) ptx::barrier_arrive(4, 256);  // the first consumer begins
-  if (kSplit == TILES) consumer.skip_patches(index * CHUNKS * PLANES);
-  for (int tile = first; tile < TILE_COUNT; tile += kTurns * gridDim.x) {
-    Accumulators acc;
-    multiply_tile(acc, smem, consumer);
-    if (kSplit == TILES) consumer.skip_patches((kConsumers - 1) * CHUNKS * PLANES);
-    if (kRepair && has_nan(acc)) *saw_nan = 1;
-    Origin origin = origin_of(tile);
-    if (kSplit == FILTERS) origin.k += index * 64;
-    if (kSplit == PIXELS && kMapping == ROWS) origin.p += index * OWN_P;
-    if (kSplit == PIXELS && kMapping == BLOCK) origin.q += index * OWN_Q;
-    const int k = origin.k + thread / 32 * 16 + lane / 4;
-    const Sum bias0 = epilogue_bias(bias, k), bias1 = epilogue_bias(bias, k + 8);
-#pragma unroll
-    for (int i = 0; i < OWN_SUBTILES; ++i) {
-      const Origin place = {origin.n, origin.p + (kMapping == ROWS ? i * JOINED_ROWS : 0),
-                            origin.q + (kMapping == BLOCK ? i * 8 : 0), origin.k};
-      store_groups<0>(staging, acc[i], index, thread, bias0, bias1, output, y, place);
-    }
-    if (kRepair && *saw_nan) {
-      if (kOutputChannelsLast && thread == 0) ptx::cp_async_bulk_wait_group<0>();
-      ptx::barrier_sync(1 + index, 128);  // y is written
-      repair_tile(x, w, bias, y, origin, thread);
-      ptx::barrier_sync(1 + index, 128);  // all have seen saw_nan
-      if (thread == 0) *saw_nan = 0;
-    }
-    saw_nan = smem.saw_nan + 2 * index + (saw_nan == smem.saw_nan + 2 * index);
-  }
-  if (kOutputChannelsLast && thread == 0) ptx::cp_async_bulk_wait_group_read<0>();
 }

@@ -15,7 +15,7 @@ from im2wingen.emulator.kernel import Maps, Pointer
 from im2wingen.errors import EmulatorError
 from im2wingen.families.base import Launch, Plan, TensorMap
 
-FIRST_ARGUMENT = 13  # of the runner's command line
+FIRST_ARGUMENT = 14  # of the runner's command line
 
 
 def tensor_map(array: str, **changes: Any) -> TensorMap:

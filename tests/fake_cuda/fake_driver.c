@@ -166,10 +166,16 @@ typedef struct {
   Attribute* attributes;
   unsigned count;
 } Config;
-enum { PROGRAMMATIC_STREAM_SERIALIZATION = 6 };
+enum { CLUSTER_DIMENSION = 4, PROGRAMMATIC_STREAM_SERIALIZATION = 6 };
 int cuLaunchKernelEx(const Config* c, const char* function, uint64_t** parameters, void** extra) {
-  if (c->count != 1 || c->attributes->id != PROGRAMMATIC_STREAM_SERIALIZATION || (int)c->attributes->value[0] != 1)
-    return INVALID_VALUE;
+  if (c->count == 0) return INVALID_VALUE;  // a plain launch would do
+  for (unsigned i = 0; i < c->count; ++i) {
+    const Attribute* a = c->attributes + i;
+    const unsigned *value = (const unsigned*)a->value, x = value[0];
+    const int early = a->id == PROGRAMMATIC_STREAM_SERIALIZATION && x == 1;
+    const int cluster = a->id == CLUSTER_DIMENSION && x > 1 && x <= 8 && c->grid_x % x == 0 && value[1] == 1 && value[2] == 1;
+    if (!early && !cluster) return INVALID_VALUE;
+  }
   return cuLaunchKernel(function, c->grid_x, c->grid_y, c->grid_z, c->block_x, c->block_y, c->block_z, c->smem_bytes,
                         c->stream, parameters, extra);
 }

@@ -392,11 +392,11 @@ constexpr int SMEM_BYTES = (UNIT + kMost) * int(sizeof(Element)) + (kRunOrder ? 
 {TILED_GRID}
 """,
     "wgmma": f"""
-constexpr int kBuffers = FILTER_BUFFERS * FILTER_BYTES + kPatchStages * PATCH_STAGE + kConsumers * STAGING_BYTES;
-constexpr int kBarriers = int(sizeof(uint64_t)) * 2 * (kPatchStages + kFilterStages);
+constexpr int kPairs = kPatchStages + kFilterStages + (kStoredByProducers ? STAGING_PARTS : 0);  // of barriers
 constexpr int kSplitting = kSplitOperands ? kPatchStages * int(sizeof(uint64_t) + 3 * sizeof(float)) : 0;
-constexpr int SMEM_BYTES = kBuffers + kBarriers + int(sizeof(int)) * 2 * kConsumers + kSplitting;
-constexpr int64_t GRID = TILE_COUNT < {TARGET.sm_count} ? TILE_COUNT : {TARGET.sm_count};
+constexpr int kFlags = int(sizeof(int)) * 2 * kConsumers;
+constexpr int SMEM_BYTES = BARRIERS_AT + int(sizeof(uint64_t)) * 2 * kPairs + kFlags + kSplitting;
+constexpr int64_t GRID = kClusterK > 1 || TILE_COUNT < {TARGET.sm_count} ? TILE_COUNT * kClusterK : {TARGET.sm_count};
 """,
     "wgmma_rows": f"""
 constexpr int kArrays = RING_BYTES + RAW_BUFFERS * RAW_BYTES + FILTER_BYTES + STAGING_BYTES;

@@ -12,6 +12,7 @@ from im2wingen.families.base import TensorMap
 from im2wingen.families.wgmma import WGMMA
 from im2wingen.families.wgmma_config import Axis, WgmmaConfig, WgmmaGeometry
 from im2wingen.families.wgmma_rules import RULES
+from im2wingen.families.wgmma_space import shapes
 from im2wingen.nvrtc import compile_cubin, compile_ptx
 from im2wingen.problem import ConvProblem
 from im2wingen.render import Source, render
@@ -221,10 +222,22 @@ def test_sizes_by_hand() -> None:
     assert (config.threads, config.block_n, config.subtiles) == (512, 192, 1)
 
 
+BYTES = "BARRIERS_AT + 16 * (kPatchStages + kFilterStages + (kStoredByProducers ? STAGING_PARTS : 0)) + 8 * kConsumers"
 GEOMETRIES = {
     "dense": ("n3c72h9w11k200r3s3", {"tile": (2, 2, 5)}),
     "joined": ("n3c24h9w11k40r3s3pad1", {"tile": (1, 4, 6), "joined_rows": 2, "filter_resident": True}),
     "block": ("n3c24h17w27k40r3s3st2pad1,0,2,1", {"mapping": "block", "tile": (1, 3, 16), "row_bytes": 64}),
+    "cluster": ("n1c72h9w11k40r3s3", {"cluster_k": 4}),
+    "runs": ("n9c72h9w11k40r3s3/nchw", {"tile": (16, 2, 9), "store_groups": 36, "row_bytes": 64}),
+    "runs that others copy": (
+        "n9c72h9w11k136r3s3/nchw",
+        {
+            "tile": (8, 2, 9), "split": "filters", "num_consumer_warpgroups": 2, "stored_by_producers": True,
+            "row_bytes": 64,
+        },
+    ),
+    "odd runs over buffers": ("n9c72h9w11k40r3s3/nhwc-nchw", {"tile": (8, 3, 9), "staging_over_buffers": True}),
+    "joined rows of NCHW": ("n3c72h9w11k40r3s3/nchw", {"tile": (2, 4, 9), "joined_rows": 2}),
     "filters": ("n1c40h15w19k136r4s4st3dil2", {"split": "filters", "num_consumer_warpgroups": 2, "patch_stages": 4}),
     "pixels": (
         "n1c40h15w29k136r3s3st2x3dil2x1",
@@ -237,7 +250,8 @@ GEOMETRIES = {
 @pytest.mark.parametrize("name", GEOMETRIES)
 def test_the_kernel_derives_the_same_geometry(name: str, precision: str) -> None:
     shape, changes = GEOMETRIES[name]
-    problem = ConvProblem.parse(shape, precision=precision)
+    shape, _, layout = shape.partition("/")
+    problem = ConvProblem.parse(shape, precision=precision, layout=layout or "nhwc")
     if precision == "tf32" and "split" in changes and changes["split"] == "filters":
         changes = changes | {"patch_stages": 2}
     config = config_of(problem, **changes)
@@ -248,7 +262,9 @@ def test_the_kernel_derives_the_same_geometry(name: str, precision: str) -> None
         "PATCH_BYTES": geometry.patch_bytes, "FILTER_BYTES": geometry.filter_bytes, "GROUPS_N": geometry.groups_n,
         "FILTER_BUFFERS": geometry.filter_buffers, "OWN_SUBTILES": config.own_subtiles, "SUBTILES": config.subtiles,
         "OWN_SUBTILES * WGMMA_N / 2": geometry.num_accumulators, "BLOCK_N": config.block_n, "THREADS": config.threads,
-        "TILES_K": geometry.tiles_k, "TILE_COUNT": geometry.tiles,
+        "TILES_K": geometry.tiles_k, "TILE_COUNT": geometry.tiles, "kRuns": int(geometry.runs),
+        "STAGING_BYTES": geometry.staging_bytes, "SUM_GROUPS": geometry.sum_groups,
+        BYTES: geometry.smem_bytes,
     }  # fmt: skip
     lines = [f'static_assert({text} == {value}, "{text}");' for text, value in claims.items()]
     for tap, (axis, letter) in itertools.product(range(3), (("Vertical", "h"), ("Horizontal", "w"))):
@@ -264,6 +280,7 @@ def test_the_kernel_derives_the_same_geometry(name: str, precision: str) -> None
 # ---- rules and static_asserts ----
 
 RULES_SHAPE = "n4c72h20w21k40r3s3"
+CLUSTER_SHAPE = "n1c72h6w9k40r3s3"
 BLOCK: dict[str, Any] = {"mapping": "block"}
 TWO: dict[str, Any] = {"num_consumer_warpgroups": 2}
 FILTERS: dict[str, Any] = {"num_consumer_warpgroups": 3, "split": "filters"}
@@ -298,6 +315,22 @@ RULE_CASES: list[tuple[str, str, dict[str, Any], dict[str, Any], str | None]] = 
     ("a resident filter is that of all", "n1c8h9w9k72r3s3", {}, {"filter_resident": True, "filter_stages": 1},
      "resident filters are those of one tile"),
     ("a resident filter is that of all", RULES_SHAPE, {"filter_resident": True}, {"filter_stages": 2}, None),
+    ("cluster_k is", CLUSTER_SHAPE, {"cluster_k": 2}, {"cluster_k": 3}, None),
+    ("a cluster streams its filter", CLUSTER_SHAPE, {"cluster_k": 2}, {"filter_resident": True, "filter_stages": 1},
+     "stream what they multiply"),
+    ("a cluster has no more CTAs", "n1c8h6w9k40r1s1", {}, {"cluster_k": 2}, "each CTA of a cluster has a tap"),
+    ("clusters are for grids", RULES_SHAPE, {}, {"cluster_k": 2}, None),
+    ("stored_by_producers is", RULES_SHAPE, {}, {"stored_by_producers": True}, "copy an NCHW y, nothing else"),
+    ("stored_by_producers is", RULES_SHAPE + "pad1/nchw", {}, {"stored_by_producers": True}, "copy an NCHW y"),
+    ("stored_by_producers is", RULES_SHAPE + "/nchw", {"input_staging": "transposed"}, {"stored_by_producers": True},
+     "copy an NCHW y, nothing else"),
+    ("staging_over_buffers is", RULES_SHAPE, {}, {"staging_over_buffers": True}, None),
+    ("staging_over_buffers is", "n1c24h6w9k40r3s3", TILES, {"staging_over_buffers": True},
+     "done with the buffers together"),
+    # one subtile and a half of the two
+    ("store_groups divides", "n8c8h6w8k8r3s3/nchw", {"tile": (8, 2, 6)}, {"store_groups": 9},
+     "stored alone is whole pixels"),
+    ("store_groups of a cluster", CLUSTER_SHAPE, {"cluster_k": 2}, {"store_groups": 2}, "stores its share"),
     # 24 columns of one image are 3 groups; the last group of 20 is not whole; joined rows have pixels between them
     ("store_groups divides", RULES_SHAPE, {"tile": (1, 2, 24)}, {"store_groups": 2}, "stored alone is whole pixels"),
     ("store_groups divides", RULES_SHAPE, {"tile": (1, 2, 20)}, {"store_groups": 1}, "stored alone is whole pixels"),
@@ -318,7 +351,8 @@ RULE_CASES: list[tuple[str, str, dict[str, Any], dict[str, Any], str | None]] = 
 def test_a_rule_breaks(
     sentence: str, shape: str, legal: dict[str, Any], broken: dict[str, Any], words: str | None
 ) -> None:
-    problem = ConvProblem.parse(shape)
+    shape, _, layout = shape.partition("/")
+    problem = ConvProblem.parse(shape, layout=layout or "nhwc")
     config = replace(config_of(problem, **legal), **broken)
     assert any(found.startswith(sentence) for found in WGMMA.broken_rules(problem, TARGET, config))
     if words is not None:
@@ -349,6 +383,33 @@ def test_the_default_compiles_to_tensor_core_code_without_spills(layer: str) -> 
     assert cubin.spill_bytes == 0
     assert cubin.num_regs <= TARGET.regs_per_sm // config.threads
     assert cubin.smem_bytes <= 1024  # all else is dynamic; 1 KiB is the system's
+
+
+@pytest.mark.parametrize("shape", ["n1c512h7w7k512r3s3", "n8c512h7w7k512r3s3"])
+def test_the_default_of_few_tiles_is_a_cluster_without_spills(shape: str) -> None:
+    problem = ConvProblem.parse(shape)
+    config = WGMMA.default(problem, TARGET)
+    assert isinstance(config, WgmmaConfig)
+    launch = WGMMA.plan(problem, TARGET, config).launches[-1]
+    assert launch.cluster == config.cluster_k > 1
+    assert launch.grid[0] == launch.cluster * WgmmaGeometry(problem=problem, config=config).tiles
+    cubin = compile_cubin(render(launch), "sm_90a")
+    counts = instruction_counts(cubin)
+    assert counts["UCGABAR"] == 4  # two arrivals, two waits
+    assert counts["HGMMA"] >= config.own_subtiles
+    assert not {"LDL", "STL", "UTMASTG"} & counts.keys()
+    assert cubin.spill_bytes == 0
+
+
+@pytest.mark.parametrize("layer", ["cv5", "cv8", "cv9", "cv10"])
+def test_producers_that_copy_do_not_spill(layer: str) -> None:
+    problem = ConvProblem.parse(layer, layout="nchw")
+    config = next(config for config in shapes(problem, TARGET).values() if config.stored_by_producers)
+    cubin = compile_cubin(convolution(problem, config), "sm_90a")
+    counts = instruction_counts(cubin)
+    assert counts["STG"] >= 1
+    assert not {"LDL", "STL", "UTMASTG"} & counts.keys()
+    assert cubin.spill_bytes == 0
 
 
 def test_an_early_launch_waits_before_it_reads() -> None:

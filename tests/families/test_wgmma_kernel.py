@@ -35,6 +35,7 @@ RESIDENT: dict[str, Any] = {"filter_resident": True}
 FILTERS: dict[str, Any] = {"split": "filters", "num_consumer_warpgroups": 2}
 PIXELS: dict[str, Any] = {"split": "pixels", "num_consumer_warpgroups": 2}
 TILES: dict[str, Any] = {"split": "tiles", "num_consumer_warpgroups": 2, "filter_resident": True}
+COPIED: dict[str, Any] = {"stored_by_producers": True}
 TURNED: dict[str, Any] = {"input_staging": "transposed"}
 WIDE: dict[str, Any] = TURNED | {"num_producer_warpgroups": 2, "prefetch": True}
 
@@ -141,6 +142,25 @@ CASES = {
     "more stages than taps": Case("n1c72h4w9k16r1s2", {"patch_stages": 5, "filter_stages": 7}, seeds=(0, 1)),
     "two filter stages": Case("n2c72h6w9k16r3s3", {"filter_stages": 2, "patch_stages": 2}, "bf16", seeds=(0, 1, 2)),
     "resident": Case("n3c72h6w9k40r2s3pad1", RESIDENT, epilogue="bias", seeds=(0, 1)),
+    # ---- clusters: taps of all chunks are shared ----
+    # 2 chunks of 9 taps for 8 CTAs, 7 groups of pixels; N, P, Q and K end inside tiles
+    "cluster": Case(
+        "n3c72h5w11k72r3s3pad1", {"cluster_k": 8, "tile": (2, 5, 8)}, epilogue="bias_relu", seeds=(0, 1, 2)
+    ),
+    # joined rows of images: pixels between them belong to no CTA's output
+    "cluster, joined": Case(
+        "n4c136h8w9k72r3s3", FILTERS | {"cluster_k": 4, "tile": (3, 3, 4), "joined_rows": 3}, "bf16"
+    ),
+    "cluster, block": Case("n2c40h9w19k72r3s3st2pad1", PIXELS | BLOCK | {"cluster_k": 2, "tile": (1, 3, 16)}),
+    # nine planes, most CTAs read two of them; launched early
+    "cluster, planes": Case(
+        "n1c8h15w18k16r4s5st3", {"cluster_k": 8, "patch_stages": 3, "programmatic_launch": True}, "bf16", seeds=(0, 2)
+    ),
+    "cluster, 1x1": Case("n2c200h5w6k40r1s1", {"cluster_k": 4, "patch_stages": 4}, w_layout="kcrs"),
+    "cluster, tf32": Case("n2c36h6w9k68r3s3pad1", {"cluster_k": 4}, "tf32", "bias_relu"),
+    "cluster, NCHW": Case(
+        "n3c12h7w9k70r3s3pad1", FILTERS | {"cluster_k": 4, "tile": (2, 2, 5)}, epilogue="bias", layout="nchw"
+    ),
     # ---- the rest ----
     "launched early": Case("n1c8h6w9k16r3s3", {"programmatic_launch": True}),
     "zig-zag, split filters": Case("n2c8h6w9k320r2s2", FILTERS | {"tile_order": "zigzag"}, "bf16", "bias_relu"),
@@ -181,15 +201,48 @@ CASES = {
     ),
     "transposed, tf32": Case("n3c6h6w9k20r3s3pad1", TURNED | {"tile": (2, 2, 5)}, "tf32", "bias_relu", layout="nchw"),
     "transposed, tf32, W = 8": Case("n2c37h6w8k20r3s3pad1", PIXELS | TURNED, "tf32", layout="nchw-nhwc", seeds=(0, 1)),
-    # the images of a subtile are stored one after the other: 6 columns x 4 images, in parts of 2 columns
-    "NCHW out, images in parts": Case("n5c8h6w9k9r3s3", {"tile": (4, 2, 6), "store_groups": 1}, layout="nhwc-nchw"),
-    # Q = 12 is stored by four columns, of three images in tiles of two; P = 5 in tiles of joined two
-    "NCHW out, four columns": Case("n3c8h6w14k9r3s3", {"tile": (2, 2, 4)}, layout="nhwc-nchw"),
+    # Q = 12 is stored by four columns, of three images in tiles of two; P = 3 in tiles of joined two
     "NCHW out, four joined columns": Case(
         "n3c8h7w16k9r3s5", {"tile": (2, 2, 4), "joined_rows": 2}, "tf32", layout="nhwc-nchw"
     ),
-    "NCHW out, two columns": Case("n2c8h6w12k9r3s3", {"tile": (4, 2, 6), "store_groups": 1}, layout="nhwc-nchw"),
     "NCHW out, joined images": Case("n4c16h8w9k72r3s3", {"tile": (3, 3, 4), "joined_rows": 3}, layout="nhwc-nchw"),
+    # ---- an NCHW y of groups of images: staged image by image ----
+    # two rows of 6 columns x 8 images, one after the other; N, P, K end inside tiles
+    "runs": Case("n9c72h6w8k72r3s3", {"tile": (8, 2, 6)}, layout="nhwc-nchw", seeds=(0, 1, 2)),
+    # four rows of 8 columns, two at a time; P = 7
+    "runs, two rows at a time": Case(
+        "n9c72h7w8k72r3s3pad1", FILTERS | {"tile": (8, 4, 8), "store_groups": 16}, epilogue="bias_relu", layout="nchw"
+    ),
+    # Q is odd, all three rows together: 15 pixels of 16 images
+    "runs, odd": Case("n17c8h5w7k40r3s3", {"tile": (16, 3, 5), "store_groups": 30}, "bf16", layout="nhwc-nchw"),
+    "runs, tf32": Case("n9c8h5w7k40r3s3", {"tile": (8, 2, 5)}, "tf32", layout="nhwc-nchw"),
+    # two columns of 4 images a group, four columns of 2; Q = 10 and 7 in tiles of 4
+    "runs, four images": Case("n5c8h5w12k40r3s3", {"tile": (4, 3, 4), "store_groups": 6}, layout="nhwc-nchw"),
+    "runs, two images": Case("n3c8h5w9k40r3s3", {"tile": (2, 3, 4), "store_groups": 3}, "tf32", layout="nhwc-nchw"),
+    "runs over buffers": Case(
+        "n9c72h7w6k40r3s3", PIXELS | {"tile": (8, 4, 4), "staging_over_buffers": True}, layout="nhwc-nchw", seeds=(0, 2)
+    ),
+    # ---- the producers' idle warps copy what consumers stage: several tiles a CTA ----
+    "copied, runs": Case(
+        "n9c8h7w8k72r3s3", FILTERS | COPIED | {"tile": (8, 4, 6), "store_groups": 12}, "bf16", layout="nchw",
+        seeds=(0, 1, 2),
+    ),
+    "copied, tiles": Case(
+        "n7c24h5w7k40r3s3", TILES | COPIED | {"tile": (1, 1, 5)}, layout="nhwc-nchw", seeds=(0, 1, 2)
+    ),
+    "copied, parts of blocks": Case(
+        "n2c24h9w19k40r3s3st2", PIXELS | BLOCK | COPIED | {"tile": (1, 3, 16), "store_groups": 1}, layout="nhwc-nchw"
+    ),
+    "copied, joined": Case(
+        "n3c24h9w10k72r3s3", COPIED | {"tile": (1, 4, 7), "joined_rows": 2}, "tf32", layout="nhwc-nchw"
+    ),
+    # products read three pixels beyond the last patch, where no staging follows
+    "staging over buffers, one row": Case(
+        "n1c136h6w7k8r2s1pad1", {"tile": (1, 1, 5), "staging_over_buffers": True, "patch_stages": 4, "filter_stages": 6}
+    ),
+    "staging over buffers": Case(
+        "n3c72h6w9k72r3s3pad1", FILTERS | {"tile": (1, 4, 5), "staging_over_buffers": True}, seeds=(0, 1, 2)
+    ),
     # ---- tf32 ----
     # C = 12 in 32 channels a chunk, K = 68: steps of 8 channels, two parts of 32 channels a pixel
     "tf32": Case("n2c12h6w9k68r3s3pad1", {"tile": (1, 2, 5)}, "tf32", "bias_relu", seeds=(0, 1)),
@@ -260,8 +313,9 @@ def test_many_random_configs_of_random_problems(seed: int) -> None:
         # tiles with and without a NaN take turns; the flag of one must not reach the next
         ("n5c8h5w6k56r3s3pad1", TILES, "fp16"),
         ("n2c8h7w8k72r3s3st2pad1,0,1,2", {}, "tf32"),
+        ("n2c8h5w6k72r3s3pad1", FILTERS | {"cluster_k": 4, "tile": (2, 2, 4)}, "bf16"),
     ],
-    ids=["rows", "filters", "pixels", "block", "tiles", "stride 2"],
+    ids=["rows", "filters", "pixels", "block", "tiles", "stride 2", "cluster"],
 )
 def test_padding_counts_as_absent(shape: str, config: dict[str, Any], precision: str) -> None:
     # w (K, R, S, C): taps that meet the padding at the upper left and at the lower right; the last filter of the tile

@@ -1,6 +1,6 @@
 """What the tests of the wgmma family share: small legal configs, and runs in the emulator that must be exact."""
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from arithmetic import Changes, run_integers
@@ -17,9 +17,10 @@ TARGET = preset("sm_90a")
 TWO_SMS = replace(TARGET, sm_count=2)  # a CTA computes several tiles
 _SMALL: dict[str, Any] = {
     "mapping": "rows", "split": "pixels", "input_staging": "tma", "num_producer_warpgroups": 1, "prefetch": False,
-    "num_consumer_warpgroups": 1, "joined_rows": 1,
+    "num_consumer_warpgroups": 1, "joined_rows": 1, "cluster_k": 1,
     "patch_stages": 2, "filter_resident": False, "filter_stages": 3, "l2_promotion_bytes": 128, "promotion": False,
-    "ordered": False, "programmatic_launch": False, "tile_order": "linear",
+    "ordered": False, "staging_over_buffers": False, "stored_by_producers": False,
+    "programmatic_launch": False, "tile_order": "linear",
 }  # fmt: skip
 
 
@@ -45,7 +46,9 @@ def config_of(problem: ConvProblem, **changes: Any) -> WgmmaConfig:
         **wanted, tile_n=tile_n, tile_p=tile_p, tile_q=tile_q, block_k=block_k, store_groups=stores or 1
     )
     if stores is None:
-        config = replace(config, store_groups=WgmmaGeometry(problem=problem, config=config).groups_n)
+        geometry = WgmmaGeometry(problem=problem, config=config)
+        whole = geometry.groups_n if config.cluster_k == 1 else geometry.share_groups
+        config = replace(config, store_groups=whole)
     assert WGMMA.unsupported(problem, TARGET) is None
     assert WGMMA.broken_rules(problem, TARGET, config) == []
     return config
@@ -60,3 +63,27 @@ def verify(problem: ConvProblem, config: Config, *, seeds: tuple[int, ...] = (0,
 
 def run_changed(problem: ConvProblem, config: WgmmaConfig, changes: Changes) -> tuple[NDArray[Any], NDArray[Any]]:
     return run_integers(problem, WGMMA.plan(problem, TWO_SMS, config), changes)
+
+
+SEEDS = (0, 1, 2)  # threads ascending, descending, shuffled
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """Each pair of `edits` is a text that stands once in the kernel, and what it becomes."""
+
+    edits: tuple[tuple[str, str], ...]
+    shape: str = "n3c72h6w9k72r3s3pad1"  # two chunks, the last of half a step; the last tile of K is 8 channels
+    config: dict[str, Any] = field(default_factory=dict)
+    layout: str = "nhwc"
+    seeds: tuple[int, ...] = SEEDS
+
+
+def one(old: str, new: str, **where: Any) -> Mutant:
+    return Mutant(((old, new),), **where)
+
+
+def check(mutant: Mutant) -> None:
+    """What must fail for a mutant and pass without."""
+    problem = ConvProblem.parse(mutant.shape, epilogue="bias_relu", layout=mutant.layout)
+    verify(problem, config_of(problem, **mutant.config), seeds=mutant.seeds)

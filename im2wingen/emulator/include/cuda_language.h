@@ -31,6 +31,7 @@ namespace emulator {
 struct Place {
   uint3 thread_index, block_index;
   dim3 block_size, grid_size;
+  unsigned cluster_rank;  // of the CTA within its cluster
 };
 extern const Place* running;  // of the thread that has the processor
 

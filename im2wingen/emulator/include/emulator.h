@@ -22,6 +22,7 @@
 #include "cuda_math.h"
 #include "cuda_sync.h"
 #include "ptx_bulk_copy.h"
+#include "ptx_cluster.h"
 #include "ptx_cache_policy.h"
 #include "ptx_cp_async.h"
 #include "ptx_cvt.h"

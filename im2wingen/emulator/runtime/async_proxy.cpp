@@ -8,10 +8,10 @@
 namespace emulator {
 namespace {
 
-std::vector<char> views[2];  // of each region of shared memory
+std::vector<std::vector<char>> views;  // of each region of shared memory
 
 char* view_of(const char* address, size_t bytes) {
-  for (unsigned i = 0; i < 2; ++i) {
+  for (size_t i = 0; i < views.size(); ++i) {
     const Region& region = shared_regions()[i];
     if (region.bytes && address >= region.begin && address + bytes <= region.begin + region.bytes)
       return views[i].data() + (address - region.begin);
@@ -36,9 +36,10 @@ Chunk poison_chunk() {
 }  // namespace
 
 void publish_shared_memory() {
-  for (unsigned i = 0; i < 2; ++i) {
+  views.resize(shared_regions().size());
+  for (size_t i = 0; i < views.size(); ++i) {
     const Region& region = shared_regions()[i];
-    views[i].assign(region.begin, region.begin + region.bytes);
+    if (is_own_region(i)) views[i].assign(region.begin, region.begin + region.bytes);
   }
 }
 void reset_async_proxy() { publish_shared_memory(); }

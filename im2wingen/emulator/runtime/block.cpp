@@ -1,6 +1,7 @@
 #include "block.h"
 
 #include <algorithm>
+#include <functional>
 
 #include "loads.h"
 #include "mbarrier.h"
@@ -15,13 +16,14 @@ namespace {
 
 struct Grid {
   Launch launch = {};
-  std::vector<Thread> threads;
+  std::vector<Thread> threads;  // of the CTAs of a cluster, one after the other
+  size_t cta_threads = 0;
   std::deque<Thread*> ready;
   Fiber scheduler;  // the process's own stack: between CTAs
   Thread* current = nullptr;
   unsigned live = 0;
   std::mt19937 random;
-  uint32_t hasty = 0;  // a bit a warpgroup: its threads rather run ahead of the others
+  uint64_t hasty = 0;  // a bit a warpgroup: its threads rather run ahead of the others
   char* stacks = nullptr;
 } grid;
 
@@ -44,6 +46,7 @@ std::string ranges(const std::vector<unsigned>& indices) {
   std::vector<std::vector<unsigned>> members;
   for (const Thread& thread : grid.threads) {
     std::string state = thread.ended ? "ended" : std::string("wait in ") + thread.waits_in;
+    if (grid.launch.cluster > 1) state += " (CTA " + std::to_string(thread.cluster_rank) + " of the cluster)";
     if (!thread.ended && thread.waits_for) state += " (" + describe_mbarrier(thread.waits_for) + ")";
     size_t i = std::find(states.begin(), states.end(), state) - states.begin();
     if (i == states.size()) {
@@ -82,6 +85,7 @@ Thread& take_ready() {
   thread.ended = true;
   --grid.live;
   thread_left(thread);
+  thread_left_cluster(thread);
   if (grid.live == 0)
     switch_fiber(thread.fiber, grid.scheduler, true);
   else
@@ -95,21 +99,27 @@ void thread_entry() {
   end_thread();
 }
 
-void run_block(uint3 block_index) {
+// The CTAs from `first` on, of one cluster.
+void run_cluster(uint3 first) {
   const dim3 size = grid.launch.block;
+  const unsigned ctas = grid.launch.cluster;
+  running = nullptr;
   poison_shared_memory(grid.launch.poison);
   reset_async_proxy();
   reset_loads();
   reset_mbarriers();
-  reset_named_barriers();
-  reset_wgmma(grid.threads.size());
-  reset_sync(grid.threads.size());
+  reset_named_barriers(ctas);
+  reset_wgmma(ctas, grid.cta_threads);
+  reset_sync(ctas, grid.cta_threads);
+  reset_cluster(ctas, grid.cta_threads);
   grid.live = unsigned(grid.threads.size());
   std::vector<Thread*> all;
-  for (unsigned i = 0; i < grid.live; ++i) {
-    Thread& thread = grid.threads[i];
+  for (unsigned at = 0; at < grid.live; ++at) {
+    Thread& thread = grid.threads[at];
+    const unsigned i = at % unsigned(grid.cta_threads);
     thread.thread_index = {i % size.x, i / size.x % size.y, i / (size.x * size.y)};
-    thread.block_index = block_index;
+    thread.cluster_rank = at / unsigned(grid.cta_threads);
+    thread.block_index = {first.x + thread.cluster_rank, first.y, first.z};
     thread.block_size = size;
     thread.grid_size = grid.launch.grid;
     thread.index = i;
@@ -117,15 +127,16 @@ void run_block(uint3 block_index) {
     thread.copies = {};
     thread.stores = {};
     thread.wgmma = {};
-    prepare(thread.fiber, stack_of(grid.stacks, i), thread_entry);
+    thread.cluster = {};
+    prepare(thread.fiber, stack_of(grid.stacks, at), thread_entry);
     all.push_back(&thread);
   }
-  grid.hasty = grid.random();
+  grid.hasty = ctas == 1 ? grid.random() : grid.random() | uint64_t(grid.random()) << 32;
   make_ready(std::move(all));
   run(grid.scheduler, take_ready(), false);
   if (loads_in_flight()) {
     running = nullptr;
-    fail("block (%u,%u,%u) ended with bulk loads in flight", block_index.x, block_index.y, block_index.z);
+    fail("block (%u,%u,%u) ended with bulk loads in flight", first.x, first.y, first.z);
   }
   check_shared_memory_guard();
 }
@@ -133,24 +144,24 @@ void run_block(uint3 block_index) {
 }  // namespace
 
 Thread& self() { return *grid.current; }
-Thread& thread_at(unsigned index) { return grid.threads[index]; }
+Thread& thread_at(unsigned index) { return grid.threads[self().cluster_rank * grid.cta_threads + index]; }
 unsigned lane_index() { return self().lane(); }
 
 void make_ready(std::vector<Thread*> threads) {
   const unsigned seed = grid.launch.seed;
-  std::sort(threads.begin(), threads.end(), [](const Thread* a, const Thread* b) { return a->index < b->index; });
+  std::sort(threads.begin(), threads.end(), std::less<>());
   if (seed > 1) std::shuffle(threads.begin(), threads.end(), grid.random);
   if (seed == 1) std::reverse(threads.begin(), threads.end());
   // In front: these run ahead of the others for as long as they can; at the back: they let the others catch up.
   const unsigned coin = seed <= 1 ? 0 : grid.random() % 4;
   const auto last_ahead = std::stable_partition(threads.begin(), threads.end(), [coin](const Thread* thread) {
-    return coin < 2 ? coin == 0 : (grid.hasty >> thread->index / 128 % 32 & 1) != 0;
+    return coin < 2 ? coin == 0 : (grid.hasty >> size_t(thread - grid.threads.data()) / 128 % 64 & 1) != 0;
   });
   grid.ready.insert(grid.ready.begin(), threads.begin(), last_ahead);
   grid.ready.insert(grid.ready.end(), last_ahead, threads.end());
 }
 
-size_t thread_count() { return grid.threads.size(); }
+size_t thread_count() { return grid.cta_threads; }
 
 size_t choose(size_t count) {
   const unsigned seed = grid.launch.seed;
@@ -177,11 +188,12 @@ void let_others_run() {
 void run_grid(const Launch& launch) {
   grid.launch = launch;
   grid.random.seed(launch.seed);
-  grid.threads.resize(size_t(launch.block.x) * launch.block.y * launch.block.z);
+  grid.cta_threads = size_t(launch.block.x) * launch.block.y * launch.block.z;
+  grid.threads.resize(launch.cluster * grid.cta_threads);
   grid.stacks = allocate_stacks(grid.threads.size());
   for (unsigned z = 0; z < launch.grid.z; ++z)
     for (unsigned y = 0; y < launch.grid.y; ++y)
-      for (unsigned x = 0; x < launch.grid.x; ++x) run_block({x, y, z});
+      for (unsigned x = 0; x < launch.grid.x; x += launch.cluster) run_cluster({x, y, z});
   running = nullptr;
 }
 

@@ -1,7 +1,8 @@
-// The CTA that runs: its threads, who may run next, who waits where.
+// The CTAs that run, those of one cluster: their threads, who may run next, who waits where.
 //
-// One thread runs at a time and keeps the processor until it waits. CTAs run one after another. Which of the threads that
-// may run gets the processor is a choice of the launch's seed, so that other seeds try other interleavings.
+// One thread runs at a time and keeps the processor until it waits. Clusters run one after another; where nothing is said, a
+// CTA is a cluster. Which of the threads that may run gets the processor is a choice of the launch's seed, so that other
+// seeds try other interleavings.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "async_copies.h"
+#include "cluster.h"
 #include "fiber.h"
 #include "tensor_copies.h"
 #include "wgmma.h"
@@ -29,6 +31,7 @@ struct Thread : Place {
   AsyncCopies copies;
   TensorStores stores;
   WgmmaLane wgmma;
+  ClusterThread cluster;
 
   unsigned warp() const { return index / kWarpLanes; }
   unsigned lane() const { return index % kWarpLanes; }
@@ -60,14 +63,15 @@ struct Launch {
   const KernelEntry* entry;
   void** arguments;
   dim3 grid, block;
+  unsigned cluster;      // CTAs of one, neighbours in x
   unsigned seed;         // 0: threads in order, 1: in reverse, else shuffled
   unsigned char poison;  // what unwritten shared memory holds
 };
 void run_grid(const Launch& launch);
 
 Thread& self();
-Thread& thread_at(unsigned index);
-size_t thread_count();
+Thread& thread_at(unsigned index);  // of the CTA of the thread that runs
+size_t thread_count();              // of a CTA
 // An index below `count`, by the seed: the first, the last, or any.
 size_t choose(size_t count);
 // Gives the processor away until someone makes this thread ready.
@@ -83,8 +87,8 @@ void collective(const char* instruction, bool aligned, unsigned mask, void* oper
 
 // What waits for all threads may go on when one ends.
 void thread_left(const Thread& thread);
-void reset_sync(size_t threads);
-void reset_named_barriers();
+void reset_sync(unsigned ctas, size_t threads);
+void reset_named_barriers(unsigned ctas);
 bool cta_barrier_in_use();
 bool named_barrier_in_use(int id);
 

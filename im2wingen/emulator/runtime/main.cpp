@@ -1,8 +1,9 @@
 // The runner: a process that loads one compiled kernel, runs one launch and ends.
 //
-//   runner LIBRARY GRID_X GRID_Y GRID_Z BLOCK_X BLOCK_Y BLOCK_Z SMEM_BYTES SEED POISON FILE FILE_BYTES ARGUMENT...
+//   runner LIBRARY GRID_X GRID_Y GRID_Z BLOCK_X BLOCK_Y BLOCK_Z SMEM_BYTES SEED POISON FILE FILE_BYTES
+//          CLUSTER ARGUMENT...
 //
-// FILE is the inherited descriptor of the memory file. An argument is `rw:OFFSET:BYTES:NAME` or `ro:OFFSET:BYTES:NAME` (a
+// CLUSTER is the number of CTAs of a cluster, along x. FILE is the inherited descriptor of the memory file. An argument is `rw:OFFSET:BYTES:NAME` or `ro:OFFSET:BYTES:NAME` (a
 // pointer into that file), `value:HEX` (its bytes) or `maps:...` (a struct of tensor maps, see tensor_map.h). Exit
 // status 0: done; 3: stderr says in one sentence what the kernel did.
 #include <dlfcn.h>
@@ -20,8 +21,9 @@
 namespace emulator {
 namespace {
 
-constexpr int kFixedArguments = 13;
+constexpr int kFixedArguments = 14;
 constexpr unsigned kMaxBlockThreads = 1024;
+constexpr unsigned kMaxCluster = 8;  // that every device takes
 
 struct Value {
   std::vector<unsigned char> bytes;  // of a plain value
@@ -81,6 +83,10 @@ int run(int count, char** texts) {
   const size_t threads = size_t(block.x) * block.y * block.z;
   if (threads == 0 || threads > kMaxBlockThreads) fail("a block of %zu threads; allowed are 1 to 1024", threads);
 
+  const unsigned cluster = unsigned(number(13));
+  if (cluster == 0 || cluster > kMaxCluster || grid.x % cluster)
+    fail("a cluster of %u CTAs in a grid of %u; allowed are 1 to %u that divide it", cluster, grid.x, kMaxCluster);
+
   install_fault_handlers();
   void* library = dlopen(texts[1], RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) fail("the compiled kernel can't be loaded: %s", dlerror());
@@ -91,7 +97,7 @@ int run(int count, char** texts) {
   Arguments arguments = parse(texts + kFixedArguments, texts + count);
   check_arguments(*entry, arguments.values);
   map_arrays(int(number(11)), number(12), arguments.arrays);
-  map_shared_memory(number(8), symbol);
+  map_shared_memory(number(8), symbol, cluster);
   std::vector<void*> pointers;
   for (Value& value : arguments.values) {
     place_tensor_maps(value.maps, arguments.arrays);
@@ -99,7 +105,7 @@ int run(int count, char** texts) {
   }
   for (Array& array : arguments.arrays)
     if (array.argument != kNoArgument) pointers[array.argument] = &array.begin;
-  run_grid({entry, pointers.data(), grid, block, unsigned(number(9)), static_cast<unsigned char>(number(10))});
+  run_grid({entry, pointers.data(), grid, block, cluster, unsigned(number(9)), static_cast<unsigned char>(number(10))});
   fflush(stdout);
   return 0;
 }

@@ -26,12 +26,12 @@ constexpr size_t kForbiddenBytes = 1024 * 1024;  // on either side of shared mem
 constexpr unsigned char kGuard = 0xa5;
 
 std::vector<Array> arrays;
-Region regions[2];
-char*& dynamic_shared = regions[0].begin;
-size_t& dynamic_shared_bytes = regions[0].bytes;
-char*& static_shared = regions[1].begin;
-size_t& static_shared_bytes = regions[1].bytes;
+std::vector<Region> regions(1);  // static shared memory, then the dynamic one of each CTA
+size_t dynamic_shared_bytes = 0;  // of a CTA
 unsigned char poison_byte = 0xff;
+
+const Region& static_shared() { return regions[0]; }
+const Region& own_dynamic() { return dynamic_region(running ? running->cluster_rank : 0); }
 
 size_t round_up(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
 
@@ -91,33 +91,38 @@ void map_arrays(int file, size_t file_bytes, std::vector<Array>& opened) {
   arrays = opened;
 }
 
-void map_shared_memory(size_t dynamic_bytes, const void* library_address) {
+// The dynamic shared memory of one more CTA.
+static void map_dynamic(size_t dynamic_bytes) {
   const size_t mapped = round_up(dynamic_bytes, kPageBytes);
   void* memory = mmap(nullptr, mapped + 2 * kForbiddenBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) fail("no memory for %zu bytes of shared memory", dynamic_bytes);
   char* begin = static_cast<char*>(memory) + kForbiddenBytes;
   if (mapped) mprotect(begin, mapped, PROT_READ | PROT_WRITE);
   // As far up as its alignment allows: what follows is less than kSharedAlignment guarded bytes, then forbidden pages.
-  dynamic_shared = begin + (mapped - round_up(dynamic_bytes, kSharedAlignment));
-  dynamic_shared_bytes = dynamic_bytes;
+  char* const dynamic_shared = begin + (mapped - round_up(dynamic_bytes, kSharedAlignment));
+  regions.push_back({dynamic_shared, dynamic_bytes});
   memset(dynamic_shared + dynamic_bytes, kGuard, begin + mapped - dynamic_shared - dynamic_bytes);
   ASAN_POISON_MEMORY_REGION(begin, dynamic_shared - begin);
   ASAN_POISON_MEMORY_REGION(dynamic_shared + dynamic_bytes, begin + mapped - dynamic_shared - dynamic_bytes);
+}
 
+void map_shared_memory(size_t dynamic_bytes, const void* library_address, unsigned ctas) {
+  dynamic_shared_bytes = dynamic_bytes;
+  for (unsigned i = 0; i < ctas; ++i) map_dynamic(dynamic_bytes);
 #ifndef IM2WINGEN_SANITIZED
   ThreadLocalBlock block = {reinterpret_cast<uintptr_t>(library_address)};
   dl_iterate_phdr(find_thread_local_block, &block);
   if (block.bytes == 0) return;
+  if (ctas > 1) fail("static shared memory of a cluster of %u CTAs is not emulated", ctas);
   size_t index[2] = {block.module, 0};
-  static_shared = static_cast<char*>(__tls_get_addr(index));
-  static_shared_bytes = block.bytes;
+  regions[0] = {static_cast<char*>(__tls_get_addr(index)), block.bytes};
 #endif
 }
 
 void poison_shared_memory(unsigned char byte) {
   poison_byte = byte;
-  poison(dynamic_shared, dynamic_shared_bytes);
-  if (static_shared_bytes) poison(static_shared, static_shared_bytes);
+  for (const Region& region : regions)
+    if (region.bytes) poison(region.begin, region.bytes);
 }
 void poison(void* address, size_t bytes) { memset(address, poison_byte, bytes); }
 bool is_poison(const void* address, size_t bytes) {
@@ -128,48 +133,58 @@ bool is_poison(const void* address, size_t bytes) {
 void check_shared_memory_guard() {
 #ifndef IM2WINGEN_SANITIZED
   const size_t bytes = round_up(dynamic_shared_bytes, kSharedAlignment) - dynamic_shared_bytes;
-  for (size_t i = 0; i < bytes; ++i)
-    if (static_cast<unsigned char>(dynamic_shared[dynamic_shared_bytes + i]) != kGuard)
-      fail("the CTA wrote %zu bytes past the end of dynamic shared memory (%zu bytes)", i, dynamic_shared_bytes);
+  for (size_t i = 0; i < bytes * (regions.size() - 1); ++i)
+    if (static_cast<unsigned char>(regions[1 + i / bytes].begin[dynamic_shared_bytes + i % bytes]) != kGuard)
+      fail("the CTA wrote %zu bytes past the end of dynamic shared memory (%zu bytes)", i % bytes, dynamic_shared_bytes);
 #endif
 }
 
-const Region (&shared_regions())[2] { return regions; }
+const std::vector<Region>& shared_regions() { return regions; }
+const Region& dynamic_region(unsigned cluster_rank) { return regions[1 + cluster_rank]; }
+bool is_own_region(size_t index) { return running == nullptr || index == 0 || index == 1 + running->cluster_rank; }
 
 // Static shared memory follows the dynamic one, with the low bits that it has here.
-static size_t shared_begin(unsigned region) {
-  if (region == 0) return kSharedAlignment;
-  return kSharedAlignment + round_up(regions[0].bytes, kSharedAlignment) +
-         reinterpret_cast<uintptr_t>(regions[1].begin) % kSharedAlignment;
+static size_t static_begin() {
+  return kSharedAlignment + round_up(dynamic_shared_bytes, kSharedAlignment) +
+         reinterpret_cast<uintptr_t>(static_shared().begin) % kSharedAlignment;
+}
+
+size_t shared_offset(size_t shared, size_t bytes) {
+  const size_t offset = shared - kSharedAlignment;
+  if (offset + bytes > dynamic_shared_bytes || offset > dynamic_shared_bytes)
+    fail("%zu bytes at address %zu of shared memory are not in the dynamic one; its %zu bytes begin at %zu", bytes, shared,
+         dynamic_shared_bytes, kSharedAlignment);
+  return offset;
 }
 
 size_t shared_address(const void* generic) {
   const char* p = static_cast<const char*>(generic);
-  for (unsigned i = 0; i < 2; ++i)
-    if (regions[i].begin && p >= regions[i].begin && p <= regions[i].begin + regions[i].bytes)
-      return shared_begin(i) + size_t(p - regions[i].begin);
+  const Region &dynamic = own_dynamic(), &fixed = static_shared();
+  if (p >= dynamic.begin && p <= dynamic.begin + dynamic.bytes) return kSharedAlignment + size_t(p - dynamic.begin);
+  if (fixed.bytes && p >= fixed.begin && p <= fixed.begin + fixed.bytes) return static_begin() + size_t(p - fixed.begin);
   fail("__cvta_generic_to_shared of what is not in shared memory: %s", describe_address(generic).c_str());
 }
 
 void* generic_address(size_t shared) {
-  for (unsigned i = 0; i < 2; ++i)
-    if (shared - shared_begin(i) < regions[i].bytes) return regions[i].begin + (shared - shared_begin(i));
+  if (shared - kSharedAlignment < dynamic_shared_bytes) return own_dynamic().begin + (shared - kSharedAlignment);
+  if (shared - static_begin() < static_shared().bytes) return static_shared().begin + (shared - static_begin());
   fail("address %zu of shared memory belongs to nothing; its %zu bytes begin at %zu", shared, dynamic_shared_bytes,
        kSharedAlignment);
 }
 
-unsigned char* dynamic_shared_memory() { return reinterpret_cast<unsigned char*>(dynamic_shared); }
+unsigned char* dynamic_shared_memory() { return reinterpret_cast<unsigned char*>(own_dynamic().begin); }
 
 bool in_shared_memory(const void* address, size_t bytes) {
-  if (lies_in(address, bytes, dynamic_shared, dynamic_shared_bytes)) return true;
+  const Region& dynamic = own_dynamic();
+  if (lies_in(address, bytes, dynamic.begin, dynamic.bytes)) return true;
 #ifdef IM2WINGEN_SANITIZED
   // Static shared arrays may be anywhere but here; the sanitizer knows their bounds.
-  if (!relation(static_cast<const char*>(address), dynamic_shared, dynamic_shared_bytes, "").empty()) return false;
+  if (!relation(static_cast<const char*>(address), dynamic.begin, dynamic.bytes, "").empty()) return false;
   for (const Array& array : arrays)
     if (lies_in(address, bytes, array.begin, array.bytes)) return false;
   return true;
 #else
-  return lies_in(address, bytes, static_shared, static_shared_bytes);
+  return lies_in(address, bytes, static_shared().begin, static_shared().bytes);
 #endif
 }
 
@@ -181,9 +196,13 @@ bool in_an_array(const void* address, size_t bytes) {
 
 std::string describe_address(const void* address) {
   const char* p = static_cast<const char*>(address);
-  std::string found = relation(p, dynamic_shared, dynamic_shared_bytes, "dynamic shared memory");
-  if (static_shared_bytes && lies_in(p, 1, static_shared, static_shared_bytes))
-    found = relation(p, static_shared, static_shared_bytes, "static shared memory");
+  const Region &dynamic = own_dynamic(), &fixed = static_shared();
+  std::string found = relation(p, dynamic.begin, dynamic.bytes, "dynamic shared memory");
+  for (size_t i = 1; i < regions.size(); ++i)
+    if (!is_own_region(i) && lies_in(p, 1, regions[i].begin, regions[i].bytes))
+      found = relation(p, regions[i].begin, regions[i].bytes, "another CTA's dynamic shared memory");
+  if (fixed.bytes && lies_in(p, 1, fixed.begin, fixed.bytes))
+    found = relation(p, fixed.begin, fixed.bytes, "static shared memory");
   // The nearest array: of two neighbours' guards the smaller distance tells whose it is.
   size_t nearest = SIZE_MAX;
   for (const Array& array : arrays) {

@@ -1,5 +1,6 @@
 // Named barriers (bar.sync, bar.arrive): each thread counts for itself, and whole warps come together.
 #include <algorithm>
+#include <array>
 
 #include "block.h"
 #include "mbarrier.h"
@@ -16,21 +17,22 @@ struct NamedBarrier {
   int threads = 0;  // of the phase that runs
   std::vector<Thread*> came, waiting;
 };
-NamedBarrier named_barriers[kNamedBarriers];
+using NamedBarriers = std::array<NamedBarrier, kNamedBarriers>;
+std::vector<NamedBarriers> of_ctas;  // of the cluster
+
+NamedBarrier& named(int id) { return of_ctas[self().cluster_rank][size_t(id)]; }
 
 }  // namespace
 
-void reset_named_barriers() {
-  for (NamedBarrier& barrier : named_barriers) barrier = {};
-}
+void reset_named_barriers(unsigned ctas) { of_ctas.assign(ctas, {}); }
 
-bool named_barrier_in_use(int id) { return !named_barriers[id].came.empty(); }
+bool named_barrier_in_use(int id) { return !named(id).came.empty(); }
 
 void named_barrier(int id, int threads, bool wait) {
   if (id < 0 || id >= kNamedBarriers) fail("a named barrier %d; there are 0 to 15", id);
   if (threads <= 0 || threads % int(kWarpLanes)) fail("%s of %d threads; it takes whole warps", kNames[id], threads);
   if (id == 0 && cta_barrier_in_use()) fail("bar 0 is that of __syncthreads, in which threads wait");
-  NamedBarrier& barrier = named_barriers[id];
+  NamedBarrier& barrier = named(id);
   if (barrier.came.empty()) barrier.threads = threads;
   if (barrier.threads != threads)
     fail("%s of %d threads, while others came to it as one of %d threads", kNames[id], threads, barrier.threads);

@@ -8,9 +8,15 @@
 namespace emulator {
 namespace {
 
-Barrier cta_barrier;
-unsigned live_threads = 0;
-std::vector<Warp> warps;
+// What one CTA waits at.
+struct CtaSync {
+  Barrier barrier;
+  unsigned live_threads = 0;
+  std::vector<Warp> warps;
+};
+std::vector<CtaSync> ctas;  // of the cluster
+
+CtaSync& own() { return ctas[self().cluster_rank]; }
 
 bool same(const char* a, const char* b) { return a == b || strcmp(a, b) == 0; }
 
@@ -23,7 +29,7 @@ void complete(Barrier& barrier) {
 }
 
 void complete(unsigned warp, size_t position) {
-  std::vector<Rendezvous>& open = warps[warp].open;
+  std::vector<Rendezvous>& open = own().warps[warp].open;
   const Rendezvous rendezvous = open[position];
   open.erase(open.begin() + std::ptrdiff_t(position));
   rendezvous.perform(rendezvous.operands, rendezvous.arrived);
@@ -49,23 +55,26 @@ size_t find_rendezvous(Warp& warp, const Rendezvous& wanted) {
 
 }  // namespace
 
-void reset_sync(size_t threads) {
-  live_threads = unsigned(threads);
-  cta_barrier = {};
-  warps.assign((threads + kWarpLanes - 1) / kWarpLanes, {});
-  for (size_t i = 0; i < threads; ++i) warps[i / kWarpLanes].live |= 1u << i % kWarpLanes;
+void reset_sync(unsigned count, size_t threads) {
+  ctas.assign(count, {});
+  for (CtaSync& cta : ctas) {
+    cta.live_threads = unsigned(threads);
+    cta.warps.resize((threads + kWarpLanes - 1) / kWarpLanes);
+    for (size_t i = 0; i < threads; ++i) cta.warps[i / kWarpLanes].live |= 1u << i % kWarpLanes;
+  }
 }
 
-bool cta_barrier_in_use() { return !cta_barrier.waiting.empty(); }
+bool cta_barrier_in_use() { return !own().barrier.waiting.empty(); }
 
 BarrierResult barrier(const char* name, bool predicate) {
+  Barrier& cta_barrier = own().barrier;
   if (named_barrier_in_use(0)) fail("%s, while other threads of the CTA are in bar 0, which is the same barrier", name);
   if (!cta_barrier.waiting.empty() && !same(cta_barrier.instruction, name))
     fail("%s, while other threads of the CTA are in %s", name, cta_barrier.instruction);
   cta_barrier.instruction = name;
   cta_barrier.waiting.push_back(&self());
   cta_barrier.predicates += predicate;
-  if (cta_barrier.waiting.size() == live_threads) complete(cta_barrier);
+  if (cta_barrier.waiting.size() == own().live_threads) complete(cta_barrier);
   wait_in(name);
   return cta_barrier.result;  // stands until every thread has come to the next barrier
 }
@@ -73,7 +82,7 @@ BarrierResult barrier(const char* name, bool predicate) {
 void collective(const char* instruction, bool aligned, unsigned mask, void* operand,
                 void (*perform)(void* const (&operands)[kWarpLanes], unsigned arrived)) {
   const Thread& thread = self();
-  Warp& warp = warps[thread.warp()];
+  Warp& warp = own().warps[thread.warp()];
   if (!(mask >> thread.lane() & 1)) fail("%s: lane %u is not in its own mask %08x", instruction, thread.lane(), mask);
   if (aligned && warp.live != kAllLanes) fail("%s needs all 32 lanes; those that run are %08x", instruction, warp.live);
   const size_t position = find_rendezvous(warp, {instruction, aligned, mask, 0, {}, perform});
@@ -85,8 +94,9 @@ void collective(const char* instruction, bool aligned, unsigned mask, void* oper
 }
 
 void thread_left(const Thread& thread) {
-  --live_threads;
-  Warp& warp = warps[thread.warp()];
+  CtaSync& cta = own();
+  --cta.live_threads;
+  Warp& warp = cta.warps[thread.warp()];
   warp.live &= ~(1u << thread.lane());
   for (size_t i = 0; i < warp.open.size(); ++i) {
     const Rendezvous& rendezvous = warp.open[i];
@@ -94,7 +104,7 @@ void thread_left(const Thread& thread) {
       fail("the thread ended while other lanes of its warp are in %s, which needs all 32", rendezvous.instruction);
     if (rendezvous.arrived == (rendezvous.mask & warp.live)) complete(thread.warp(), i--);
   }
-  if (!cta_barrier.waiting.empty() && cta_barrier.waiting.size() == live_threads) complete(cta_barrier);
+  if (!cta.barrier.waiting.empty() && cta.barrier.waiting.size() == cta.live_threads) complete(cta.barrier);
 }
 
 namespace {

@@ -60,9 +60,9 @@ struct Warpgroup {
     return issued;
   }
 };
-std::vector<Warpgroup> warpgroups;
+std::vector<std::vector<Warpgroup>> warpgroups;  // of each CTA of the cluster
 
-Warpgroup& warpgroup_of(const Thread& thread) { return warpgroups[thread.index / kGroupThreads]; }
+Warpgroup& warpgroup_of(const Thread& thread) { return warpgroups[thread.cluster_rank][thread.index / kGroupThreads]; }
 
 void read_operands(const Instruction& instruction, std::vector<Chunk>& a, std::vector<Chunk>& b) {
   a.resize(kRows * kDepthChunks);
@@ -144,9 +144,10 @@ void perform_wait(void* const (&operands)[kWarpLanes], unsigned) {
 
 }  // namespace
 
-void reset_wgmma(size_t threads) {
+void reset_wgmma(unsigned ctas, size_t threads) {
   warpgroups.clear();
-  warpgroups.resize((threads + kGroupThreads - 1) / kGroupThreads);
+  warpgroups.resize(ctas);
+  for (std::vector<Warpgroup>& groups : warpgroups) groups.resize((threads + kGroupThreads - 1) / kGroupThreads);
 }
 
 void wgmma_fence() {

@@ -14,6 +14,6 @@ struct WgmmaLane {
   bool in_flight() const { return issued > waited; }
 };
 
-void reset_wgmma(size_t threads);
+void reset_wgmma(unsigned ctas, size_t threads);
 
 }  // namespace emulator

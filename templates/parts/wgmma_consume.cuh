@@ -1,0 +1,46 @@
+// ---- a consumer of whole tiles: multiplies and stores them ----
+template <int CLUSTER>
+__device__ __forceinline__ void consume_tiles(const Smem& smem, int index, const ptx::TensorMap* output,
+                                              const Output* bias, Output* y, const Element* x, const Element* w) {
+  constexpr int kTurns = kSplit == TILES ? kConsumers : 1;
+  const int thread = threadIdx.x % 128, lane = thread % 32;
+  const int first = blockIdx.x + (kSplit == TILES ? index * gridDim.x : 0);
+  unsigned char* staging = smem.staging + index * STAGING_BYTES;
+  Consumer consumer = {index, lane};
+  uint32_t staged = 0;  // tiles (kStoredByProducers)
+  int* saw_nan = smem.saw_nan + 2 * index;
+  if constexpr (kFilterResident) wait(smem.filter_full, 0);
+  if (kOrdered && index == kConsumers - 1) ptx::barrier_arrive(4, 256);  // the first consumer begins
+  if (kSplit == TILES) consumer.skip_patches(index * CHUNKS * PLANES);
+  for (int tile = first; tile < TILE_COUNT; tile += kTurns * gridDim.x) {
+    Accumulators acc;
+    multiply_tile(acc, smem, consumer);
+    if (kSplit == TILES) consumer.skip_patches((kConsumers - 1) * CHUNKS * PLANES);
+    if (kRepair && has_nan(acc)) *saw_nan = 1;
+    const Origin origin = consumer_origin(tile, index);
+    const int k = origin.k + thread / 32 * 16 + lane / 4;
+    const Sum bias0 = epilogue_bias(bias, k), bias1 = epilogue_bias(bias, k + 8);
+    if (kStagingOverBuffers) ptx::barrier_sync(4, 128 * kConsumers);  // the products have read the buffers
+    if constexpr (kStoredByProducers) {
+      stage_parts<0>(smem, acc, index, thread, bias0, bias1, staged++ & 1);
+    } else if constexpr (kRuns) {
+      store_tile<0>(staging, acc, index, thread, bias0, bias1, y, origin);
+    } else {
+#pragma unroll
+      for (int i = 0; i < OWN_SUBTILES; ++i) {
+        const Origin place = {origin.n, origin.p + (kMapping == ROWS ? i * JOINED_ROWS : 0),
+                              origin.q + (kMapping == BLOCK ? i * 8 : 0), origin.k};
+        store_groups<0>(staging, acc[i], index, thread, bias0, bias1, output, y, place);
+      }
+    }
+    if (kRepair && *saw_nan) {
+      if (kOutputChannelsLast && thread == 0) ptx::cp_async_bulk_wait_group<0>();
+      ptx::barrier_sync(1 + index, 128);  // y is written
+      repair_tile(x, w, bias, y, origin, thread);
+      ptx::barrier_sync(1 + index, 128);  // all have seen saw_nan
+      if (thread == 0) *saw_nan = 0;
+    }
+    saw_nan = smem.saw_nan + 2 * index + (saw_nan == smem.saw_nan + 2 * index);
+  }
+  if (kOutputChannelsLast && thread == 0) ptx::cp_async_bulk_wait_group_read<0>();
+}
