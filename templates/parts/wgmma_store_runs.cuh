@@ -63,7 +63,7 @@ __device__ __forceinline__ void store_runs(Output* y, const unsigned char* stagi
     for (int k = 0; k < 64; k += CHANNELS_AT_ONCE)
 #pragma unroll
       for (int i = 0; i < ROUNDS; ++i)
-        if (offset[i] >= 0 && (K % 64 == 0 || k < channels))
+        if (offset[i] >= 0 && (K % BLOCK_N == 0 || k < channels))  // a consumer of the last tile may lie beyond K whole
           *reinterpret_cast<RunItem*>(to + (int64_t(k) * (P * Q) + offset[i])) =
               from[k * (CHANNEL_PITCH / ITEM_PIXELS) + i * RUN_LANES];
     from += IMAGE_PITCH / ITEM_PIXELS;

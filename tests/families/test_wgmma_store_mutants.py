@@ -11,6 +11,11 @@ from im2wingen.verify_data import WrongResultError
 
 # four images of two columns a group, of N = 5; P = 5, and Q = 10 in tiles of 4; one row at a time
 RUNS: dict[str, Any] = {"config": {"tile": (4, 2, 4)}, "layout": "nhwc-nchw", "shape": "n5c8h7w12k40r3s3"}
+# the second of two consumers has no channel of the last tile
+WHOLE_CONSUMER: dict[str, Any] = {
+    "config": {"split": "filters", "num_consumer_warpgroups": 2, "tile": (2, 2, 4)}, "layout": "nhwc-nchw",
+    "shape": "n3c8h5w6k192r2s3",
+}  # fmt: skip
 # two rows of each consumer, one at a time; several tiles
 COPIED: dict[str, Any] = {
     "config": {"split": "filters", "num_consumer_warpgroups": 2, "tile": (8, 2, 6), "stored_by_producers": True},
@@ -50,7 +55,8 @@ MUTANTS = {
     "runs: the neighbour's image": one("(eight * 8 + e % 2) *", "(eight * 8 + e / 2) *", **RUNS),
     "runs: the neighbour's column": one("TILE_N < 8 ? pixel / TILE_N : 0;", "0;", **RUNS),
     "runs: images beyond N": one("n < TILE_N && n < images", "n < TILE_N", **RUNS),
-    "runs: channels beyond K": one("(K % 64 == 0 || k < channels)", "true", **RUNS),
+    "runs: channels beyond K": one("(K % BLOCK_N == 0 || k < channels)", "true", **RUNS),
+    "runs: a whole consumer beyond K": one("(K % BLOCK_N == 0 || k <", "(K % 64 == 0 || k <", **WHOLE_CONSUMER),
     "runs: rows beyond P": one("item < RUN_ITEMS && origin.p + first + row < P", "item < RUN_ITEMS", **RUNS),
     "runs: columns beyond Q": one("(TILE_Q == Q || origin.q + column < Q)", "true", **RUNS),
     "runs: rows are stored over the first": one("origin.p + first) * Q +", "origin.p) * Q +", **RUNS),
