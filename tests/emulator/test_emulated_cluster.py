@@ -19,10 +19,11 @@ BODY = f"""
   float* mine = reinterpret_cast<float*>(memory) + threadIdx.x * 4;
   for (int i = 0; i < 4; ++i) mine[i] = (1 + blockIdx.x) * 1000 + threadIdx.x * 4 + i;
   {BARRIER}  // written
-  float sum[4] = {{}}, v[4];
+  float sum[4] = {{}};
+  uint32_t v[4];
   for (int peer = 0; peer < CLUSTER; ++peer) {{
     ptx::ld_shared_cluster_v4(v, ptx::mapa(mine, peer));
-    for (int i = 0; i < 4; ++i) sum[i] += v[i];
+    for (int i = 0; i < 4; ++i) sum[i] += __uint_as_float(v[i]);
   }}
   {READ}  // read
   for (int i = 0; i < 4; ++i) y[(blockIdx.x * blockDim.x + threadIdx.x) * 4 + i] = sum[i] + ptx::cluster_ctarank();

@@ -84,6 +84,8 @@ RULE_CASES: list[tuple[str, dict[str, Any], dict[str, Any], str | None]] = [
     ("split arithmetic takes", {}, {"block_k": 16}, "rows of 32 channels"),
     ("split arithmetic takes", TWO | {"filter_resident": True}, {"split": "tiles"}, "consumers of one tile"),
     ("split arithmetic takes", {"tile": (1, 2, 16)}, {"store_groups": 1}, None),
+    ("split arithmetic has no clusters", {}, {"cluster_k": 2}, None),
+    ("split arithmetic has no clusters", {}, {"staging_over_buffers": True}, None),
     # 104 accumulators in two subtiles, and as many partial sums
     ("the accumulators fit", {"tile": (1, 2, 96)}, {"tile_q": 128, "store_groups": 16}, None),
 ]

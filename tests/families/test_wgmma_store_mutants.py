@@ -27,8 +27,11 @@ COPIED_LATE: dict[str, Any] = {  # one short row a tile, many tiles: consumers m
     "seeds": (1, 3, 4),
 }  # fmt: skip
 OVER_BUFFERS: dict[str, Any] = {
-    "config": {"split": "filters", "num_consumer_warpgroups": 2, "tile": (1, 4, 5), "staging_over_buffers": True},
-    "shape": "n2c40h8w9k72r5s2",  # the tenth tap is in the first of three stages, where staging lies
+    "config": {  # staging lies over the patch: a consumer may be done with all taps before the other one has begun
+        "split": "filters", "num_consumer_warpgroups": 2, "tile": (1, 4, 5), "staging_over_buffers": True,
+        "filter_stages": 10,
+    },
+    "shape": "n2c40h8w9k72r5s2",
 }  # fmt: skip
 # 18 taps of two chunks for four CTAs: 4, 5, 4, 5; two groups of pixels, of which the last CTAs have none
 CLUSTER: dict[str, Any] = {"config": {"cluster_k": 4}, "shape": "n2c72h6w9k72r3s3pad1"}
@@ -40,7 +43,7 @@ CLUSTER_OF_TWO: dict[str, Any] = {
 CLUSTER_NCHW: dict[str, Any] = CLUSTER_OF_TWO | {"layout": "nhwc-nchw"}
 
 STAGED = "if (lane == 0) ptx::mbarrier_arrive(smem.staging_full"
-BEYOND_K = "if (!pixel.stored || k >= K) continue;\n      const Element one"
+BEYOND_K = "if (!pixel.stored || k >= K) continue;\n      const Output one"
 PRODUCTS_ARE_DONE = "ptx::barrier_sync(4, 128 * kConsumers);  // the products have read the buffers"
 READ_SUMS = "ptx::barrier_cluster_arrive_relaxed();"
 
