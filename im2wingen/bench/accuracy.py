@@ -32,7 +32,7 @@ def tested_images(problem: ConvProblem) -> tuple[int, ...]:
 def demand_written(unwritten: int, elements: int) -> None:
     """PeerUnavailableError if some elements of y, which was full of NaN or the least integer, still are."""
     if unwritten:
-        raise PeerUnavailableError(f"wrong result: {unwritten} of {elements} elements are NaN")
+        raise PeerUnavailableError(f"wrong result: {unwritten} of {elements} elements were not written, or are NaN")
 
 
 def demand_accurate(problem: ConvProblem, error: ErrorStats) -> ErrorStats:

@@ -15,6 +15,7 @@ from im2wingen.problem import ConvProblem
 PROTOCOL = 2  # bench.timing's way to measure; results of different numbers are not compared
 OURS = "im2wingen"
 CUDNN = "cudnn"
+PLANS, UNTRIED = "cudnn plans", " not tried in the time"  # a layer's `skipped` says how many of how many
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

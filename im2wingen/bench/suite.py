@@ -21,7 +21,9 @@ from im2wingen.bench.optional import PeerUnavailableError, import_torch, sentenc
 from im2wingen.bench.result import (
     CUDNN,
     OURS,
+    PLANS,
     PROTOCOL,
+    UNTRIED,
     BenchOptions,
     BenchResult,
     LayerResult,
@@ -175,12 +177,12 @@ class _Run:
         if CUDNN not in self._options.against:
             return screening
         if self._screen is None:
-            skipped["cudnn plans"] = self._no_plans
+            skipped[PLANS] = self._no_plans
             return screening
-        with self._skipping("cudnn plans", skipped):
+        with self._skipping(PLANS, skipped):
             screening = self._screen.screen(session)
             if screening.out_of_time:
-                skipped["cudnn plans"] = f"{screening.out_of_time} of {screening.offered} not tried in the time"
+                skipped[PLANS] = f"{screening.out_of_time} of {screening.offered}{UNTRIED}"
         return screening
 
     def _others(self, session: Session, skipped: dict[str, str]) -> list[Contestant]:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from im2wingen.bench.markdown import MISSING, BenchTable, Column, left_out, ratio, share, table_from
-from im2wingen.bench.result import CUDNN, OURS, BenchResult, LayerResult, Measurement, missing_layers
+from im2wingen.bench.result import CUDNN, OURS, PLANS, UNTRIED, BenchResult, LayerResult, Measurement, missing_layers
 
 _PEER_TITLES = {
     OURS: "im2wingen",
@@ -45,7 +45,7 @@ def caption_of(result: BenchResult) -> str:
         f"{result.protocol}). "
         f"Ceilings of the same process: {peaks}, copy {ceilings.copy_tbps:.2f} TB/s; the floor is flops or compulsory "
         f"bytes at those. Workspace and norm-relative error against float64: im2wingen / cuDNN's best."
-        f"{left_out(missing_layers(options.layers, result.layers))}"
+        f"{left_out(missing_layers(options.layers, result.layers))}{_untried(result)}"
     )
 
 
@@ -55,6 +55,13 @@ def default_name(result: BenchResult) -> str:
     batch = f"-n{options.batch}" if options.batch is not None else ""
     cores = f"-{options.cores}" if options.cores else ""
     return f"{options.precision}-{options.layout}{batch}{cores}" + ("-prepacked" if options.prepacked else "")
+
+
+def _untried(result: BenchResult) -> str:
+    """Where cuDNN's best may be another one."""
+    sentences = {layer.layer: layer.skipped.get(PLANS, "") for layer in result.layers}
+    found = [f"{name} {text.removesuffix(UNTRIED)}" for name, text in sentences.items() if text.endswith(UNTRIED)]
+    return f" Plans of cuDNN that were not tried in the time: {', '.join(found)}." if found else ""
 
 
 def _peer_columns(result: BenchResult, peer: str) -> tuple[Column[LayerResult], Column[LayerResult]]:

@@ -64,3 +64,13 @@ def test_rewrite_file_says_whether_it_changed(tmp_path: Path) -> None:
 
 def test_marker_names_come_from_the_options() -> None:
     assert default_name(two_layers()) == "fp16-nhwc-n128"
+
+
+def test_the_caption_says_which_plans_were_not_tried() -> None:
+    ours = measurement("im2wingen", "im2wingen", 5.0)
+    made = result(
+        layer("cv1", ours, **{"cudnn plans": "3 of 34 not tried in the time"}),
+        layer("cv4", ours, **{"cudnn plans": "cuDNN gives no handle"}),
+    )
+    assert table_of(made).caption.endswith(" Plans of cuDNN that were not tried in the time: cv1 3 of 34.")
+    assert "not tried" not in table_of(two_layers()).caption
