@@ -1,13 +1,10 @@
-"""A config of the wgmma family, and the numbers that follow from it and a problem."""
+"""A config of the wgmma family, and the numbers that follow from it alone."""
 
 from dataclasses import dataclass
-from math import gcd
 from typing import Literal
 
 from im2wingen.families.base import Arithmetic, Config
-from im2wingen.families.support import ceil_div, round_up, unit_elements
 from im2wingen.families.tiles import PixelTile
-from im2wingen.problem import ConvProblem
 
 Mapping = Literal["rows", "block"]
 Split = Literal["filters", "pixels", "tiles"]
@@ -15,12 +12,7 @@ Order = Literal["linear", "zigzag"]
 InputStaging = Literal["tma", "transposed"]
 
 _REGISTERS = 65536  # of an SM
-STEP_BYTES = 32  # along K, of a wgmma
-SPLIT_CHANNELS = 32  # of a chunk of split operands
-_M = 64  # output channels of a wgmma
-_BARRIER_BYTES = 8
-_SPLITTING_BYTES = _BARRIER_BYTES + 3 * 4  # of a patch stage: a barrier, two magnitudes and a scale
-SUM_GROUP_BYTES = 8 * _M * 4  # partial sums of 8 pixels
+CHANNELS_M = 64  # output channels of a wgmma
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +70,7 @@ class WgmmaConfig(Config):
     @property
     def block_n(self) -> int:
         """Output channels of a tile."""
-        return _M * (self.num_consumer_warpgroups if self.split == "filters" else 1)
+        return CHANNELS_M * (self.num_consumer_warpgroups if self.split == "filters" else 1)
 
     @property
     def threads(self) -> int:
@@ -92,241 +84,3 @@ class WgmmaConfig(Config):
     def own_subtiles(self) -> int:
         """Of a consumer."""
         return self.subtiles // (self.num_consumer_warpgroups if self.split == "pixels" else 1)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Axis:
-    """A spatial axis: which input elements the taps read; the template's struct Axis says the same."""
-
-    stride: int
-    dilation: int
-    pad: int
-    taps: int
-
-    @property
-    def period(self) -> int:
-        """From a tap to the next of the same plane."""
-        return self.stride // gcd(self.stride, self.dilation)
-
-    @property
-    def used_planes(self) -> int:
-        """Planes that have taps: those of the first taps."""
-        return min(self.period, self.taps)
-
-    def place(self, tap: int) -> tuple[int, int]:
-        """The plane that a tap reads, and its shift there: for output o, element o + shift of that plane."""
-        shift, plane = divmod(tap * self.dilation - self.pad, self.stride)
-        return plane, shift
-
-    def taps_of(self, plane: int) -> int:
-        """Taps of the plane of tap `plane`, one of the first."""
-        return (self.taps - 1 - plane) // self.period + 1
-
-    def extent(self, tile: int) -> int:
-        """Elements of a plane that a tile of outputs reads, enough for every plane."""
-        return tile + (self.taps - 1) // self.period * (self.period * self.dilation // self.stride)
-
-
-def vertical(problem: ConvProblem) -> Axis:
-    return Axis(stride=problem.stride_h, dilation=problem.dilation_h, pad=problem.pad_top, taps=problem.r)
-
-
-def horizontal(problem: ConvProblem) -> Axis:
-    return Axis(stride=problem.stride_w, dilation=problem.dilation_w, pad=problem.pad_left, taps=problem.s)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WgmmaGeometry:
-    """Numbers that follow from a problem and a config; the template derives the same ones."""
-
-    problem: ConvProblem
-    config: WgmmaConfig
-
-    @property
-    def row_bytes(self) -> int:
-        """Of a pixel's or a filter's chunk in shared memory: the swizzle's span."""
-        return self.config.block_k * self.problem.element_bytes
-
-    @property
-    def patch_h(self) -> int:
-        return vertical(self.problem).extent(self.config.tile_p)
-
-    @property
-    def patch_w(self) -> int:
-        return horizontal(self.problem).extent(self.config.tile_q)
-
-    @property
-    def planes(self) -> int:
-        return vertical(self.problem).used_planes * horizontal(self.problem).used_planes
-
-    @property
-    def wgmma_n(self) -> int:
-        config = self.config
-        if config.mapping == "block":
-            return 8 * config.tile_p
-        pixels = ((config.joined_rows - 1) * self.patch_w + config.tile_q) * config.tile_n
-        return round_up(pixels, self.columns_step(pixels))
-
-    def columns_step(self, columns: int) -> int:
-        """What the N of a wgmma of so many columns is a multiple of (PTX ISA, "wgmma.mma_async")."""
-        return 16 if self.problem.precision == "int8" and columns > 32 else 8
-
-    @property
-    def groups_n(self) -> int:
-        """Groups of 8 pixels of a subtile."""
-        return self.wgmma_n // 8
-
-    @property
-    def exact(self) -> bool:
-        """Whether a subtile holds no pixels that are not stored."""
-        config = self.config
-        return config.mapping == "block" or (self.wgmma_n == config.tile_q * config.tile_n and config.joined_rows == 1)
-
-    @property
-    def num_accumulators(self) -> int:
-        """Accumulator registers of a consumer's thread, partial sums included."""
-        partial = self.config.promotion or self.config.arithmetic == "split"
-        return self.wgmma_n // 2 * self.config.own_subtiles * (2 if partial else 1)
-
-    @property
-    def channels(self) -> int:
-        """Of a patch: an NCHW x gets there in whole 16-byte units."""
-        problem = self.problem
-        return problem.c if problem.x_layout == "nhwc" else round_up(problem.c, unit_elements(problem))
-
-    @property
-    def chunks(self) -> int:
-        return ceil_div(self.channels, self.config.block_k)
-
-    @property
-    def sum_groups(self) -> int:
-        """Groups of 8 pixels of a consumer."""
-        return self.config.own_subtiles * self.groups_n
-
-    @property
-    def share_groups(self) -> int:
-        """Of them, what a CTA of a cluster adds up and stores."""
-        return ceil_div(self.sum_groups, self.config.cluster_k)
-
-    @property
-    def shared_taps(self) -> int:
-        """Taps of all chunks, which a cluster's CTAs share."""
-        return self.chunks * self.problem.r * self.problem.s
-
-    @property
-    def taken_by_turns(self) -> bool:
-        """Whether each patch stage serves a single consumer of split tiles, in every round.
-
-        A wait tells a round from the next, not from the one after. A consumer that waits for a stage's patch must know
-        that the stage's last patch has landed: since it waited for that itself, or since its turn says so (`ordered`).
-        """
-        return self.config.patch_stages % (self.config.num_consumer_warpgroups * self.planes * self.chunks) == 0
-
-    @property
-    def least_patch_stages(self) -> int:
-        """A patch is given back once the products of the next one of its tile are under way."""
-        return 2 if self.planes * self.chunks > 1 else 1
-
-    @property
-    def products(self) -> int:
-        """Wgmmas of a step: high * high, high * low and low * high where operands are split."""
-        return 3 if self.config.arithmetic == "split" else 1
-
-    @property
-    def step_k(self) -> int:
-        """Channels of a wgmma."""
-        return STEP_BYTES // (2 if self.config.arithmetic == "split" else self.problem.element_bytes)
-
-    @property
-    def plane_taps(self) -> list[int]:
-        """Taps of each plane, the most first."""
-        rows, columns = vertical(self.problem), horizontal(self.problem)
-        return [
-            rows.taps_of(r) * columns.taps_of(s) for r in range(rows.used_planes) for s in range(columns.used_planes)
-        ]
-
-    @property
-    def partial_sums(self) -> int:
-        """Of a tile of split operands: the most whole ones of each patch, and one for each tap that remains."""
-        taps = self.config.promotion_taps
-        return self.chunks * sum(count // taps + count % taps for count in self.plane_taps)
-
-    @property
-    def steps(self) -> int:
-        """Steps along the channels of one tap."""
-        last = self.channels - (self.chunks - 1) * self.config.block_k
-        step = self.step_k
-        return (self.chunks - 1) * self.config.block_k // step + ceil_div(last, step)
-
-    @property
-    def patch_bytes(self) -> int:
-        return self.patch_h * self.patch_w * self.config.tile_n * self.row_bytes
-
-    @property
-    def filter_bytes(self) -> int:
-        """Of one tap and chunk of a tile's filters."""
-        return self.config.block_n * self.row_bytes
-
-    @property
-    def filter_buffers(self) -> int:
-        problem, config = self.problem, self.config
-        return problem.r * problem.s * self.chunks if config.filter_resident else config.filter_stages
-
-    @property
-    def runs(self) -> bool:
-        """Whether an NCHW y is staged image by image: tiles of several images, without pixels between rows."""
-        config = self.config
-        several = config.mapping == "rows" and (config.tile_n in (2, 4) or config.tile_n % 8 == 0)
-        direct = config.arithmetic == "direct" and config.cluster_k == 1
-        return several and self.exact and self.problem.y_layout == "nchw" and direct
-
-    @property
-    def run_pixels(self) -> int:
-        """Of `runs`: neighbours in y that are stored together."""
-        config = self.config
-        rows = config.store_groups // self.groups_n if config.tile_q == self.problem.q else 1
-        return config.tile_q * max(1, rows)
-
-    @property
-    def staging_parts(self) -> int:
-        """Of a consumer: who lets others copy stages a whole tile."""
-        return max(1, self.sum_groups // self.config.store_groups) if self.config.stored_by_producers else 1
-
-    @property
-    def staging_bytes(self) -> int:
-        """Of a consumer; padded against bank conflicts where y is NCHW."""
-        problem, groups = self.problem, self.config.store_groups
-        if self.runs:
-            words = ceil_div(groups // self.groups_n * self.config.tile_q * problem.y_element_bytes, 4)
-            return self.config.tile_n * 4 * (_M * (words // 2 * 2 + 1) + 4)
-        if problem.y_layout != "nhwc":
-            groups += 1 + groups % 2
-        return groups * 8 * _M * problem.y_element_bytes
-
-    @property
-    def smem_bytes(self) -> int:
-        """Dynamic shared memory of a CTA."""
-        config = self.config
-        parts = config.num_consumer_warpgroups * self.staging_parts
-        staging = parts * self.staging_bytes
-        barriers = config.patch_stages + config.filter_stages + (parts if config.stored_by_producers else 0)
-        barriers *= 2 * _BARRIER_BYTES
-        flags = 2 * config.num_consumer_warpgroups * 4
-        patches = config.patch_stages * round_up(self.patch_bytes, 1024)
-        buffers = self.filter_buffers * self.filter_bytes + patches
-        if config.arithmetic == "split":
-            return buffers + barriers + flags + config.patch_stages * _SPLITTING_BYTES
-        if config.cluster_k > 1:  # sums and staging lie over the buffers
-            sums = config.num_consumer_warpgroups * self.sum_groups * SUM_GROUP_BYTES
-            return max(buffers, sums + staging) + barriers + flags
-        if config.staging_over_buffers:
-            return max(buffers, staging) + barriers + flags
-        return buffers + staging + barriers + flags
-
-    @property
-    def tiles_k(self) -> int:
-        return ceil_div(self.problem.k, self.config.block_n)
-
-    @property
-    def tiles(self) -> int:
-        return self.config.tile.count(self.problem) * self.tiles_k

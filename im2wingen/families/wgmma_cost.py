@@ -4,7 +4,7 @@ The constants are rough cycles of an H200 SM; no test holds them to measurements
 """
 
 from im2wingen.families.support import ceil_div
-from im2wingen.families.wgmma_config import STEP_BYTES, SUM_GROUP_BYTES, WgmmaGeometry
+from im2wingen.families.wgmma_geometry import STEP_BYTES, SUM_GROUP_BYTES, WgmmaGeometry
 from im2wingen.target import Target
 
 _SMEM_BYTES = 128  # a cycle, that the tensor core can read

@@ -2,7 +2,8 @@
 
 from im2wingen.families.base import AnyTarget, Rule
 from im2wingen.families.support import ceil_div, foreign_layout, unit_elements
-from im2wingen.families.wgmma_config import SPLIT_CHANNELS, WgmmaConfig, WgmmaGeometry, horizontal, vertical
+from im2wingen.families.wgmma_config import WgmmaConfig
+from im2wingen.families.wgmma_geometry import SPLIT_CHANNELS, WgmmaGeometry, horizontal, vertical
 from im2wingen.problem import ConvProblem
 from im2wingen.target import Target
 

@@ -9,14 +9,9 @@ from typing import TypeVar
 
 from im2wingen.families.base import Arithmetic, Choose
 from im2wingen.families.support import ceil_div
-from im2wingen.families.wgmma_config import (
-    SPLIT_CHANNELS,
-    InputStaging,
-    Split,
-    WgmmaConfig,
-    WgmmaGeometry,
-)
+from im2wingen.families.wgmma_config import InputStaging, Split, WgmmaConfig
 from im2wingen.families.wgmma_cost import estimated_cycles
+from im2wingen.families.wgmma_geometry import SPLIT_CHANNELS, WgmmaGeometry
 from im2wingen.families.wgmma_rules import CLUSTERS, MAX_PROMOTION_TAPS, ROW_BYTES, RULES
 from im2wingen.problem import ConvProblem
 from im2wingen.target import Target

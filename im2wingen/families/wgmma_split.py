@@ -2,7 +2,7 @@
 
 from im2wingen.families.base import Launch, TensorMap
 from im2wingen.families.support import problem_values
-from im2wingen.families.wgmma_config import SPLIT_CHANNELS, WgmmaGeometry
+from im2wingen.families.wgmma_geometry import SPLIT_CHANNELS, WgmmaGeometry
 
 _THREADS = 256
 _ROW_BYTES = 4 * SPLIT_CHANNELS  # high and low halves of a chunk

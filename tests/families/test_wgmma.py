@@ -10,7 +10,8 @@ from wgmma_cases import TARGET, config_of
 from im2wingen.errors import CompileError
 from im2wingen.families.base import TensorMap
 from im2wingen.families.wgmma import WGMMA
-from im2wingen.families.wgmma_config import Axis, WgmmaConfig, WgmmaGeometry
+from im2wingen.families.wgmma_config import WgmmaConfig
+from im2wingen.families.wgmma_geometry import Axis, WgmmaGeometry
 from im2wingen.families.wgmma_rules import RULES
 from im2wingen.families.wgmma_space import shapes
 from im2wingen.nvrtc import compile_cubin, compile_ptx

@@ -10,7 +10,8 @@ from wgmma_cases import TARGET, TWO_SMS, config_of, run_changed, verify
 
 from im2wingen.errors import CompileError, EmulatorError
 from im2wingen.families.wgmma import WGMMA
-from im2wingen.families.wgmma_config import WgmmaConfig, WgmmaGeometry
+from im2wingen.families.wgmma_config import WgmmaConfig
+from im2wingen.families.wgmma_geometry import WgmmaGeometry
 from im2wingen.nvrtc import compile_cubin, compile_ptx
 from im2wingen.problem import ConvProblem, FilterLayout
 from im2wingen.render import render

@@ -16,7 +16,8 @@ from im2wingen.emulator import run_plan
 from im2wingen.errors import CompileError
 from im2wingen.families.base import TensorMap
 from im2wingen.families.wgmma import WGMMA
-from im2wingen.families.wgmma_config import WgmmaConfig, WgmmaGeometry
+from im2wingen.families.wgmma_config import WgmmaConfig
+from im2wingen.families.wgmma_geometry import WgmmaGeometry
 from im2wingen.families.wgmma_space import shapes
 from im2wingen.nvrtc import compile_cubin, compile_ptx
 from im2wingen.problem import ConvProblem, FilterLayout

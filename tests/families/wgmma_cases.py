@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 
 from im2wingen.families.base import Config
 from im2wingen.families.wgmma import WGMMA
-from im2wingen.families.wgmma_config import WgmmaConfig, WgmmaGeometry
+from im2wingen.families.wgmma_config import WgmmaConfig
+from im2wingen.families.wgmma_geometry import WgmmaGeometry
 from im2wingen.problem import ConvProblem
 from im2wingen.target import preset
 from im2wingen.verify_emulated import verify_emulated
