@@ -48,13 +48,25 @@ def cpu_flags() -> tuple[str, ...]:
 
 
 def build_shared_object(
-    text: str, *, include: Sequence[Path], flags: Sequence[str], folder: Path, name: str = "source"
+    text: str,
+    *,
+    include: Sequence[Path],
+    flags: Sequence[str],
+    folder: Path,
+    name: str = "source",
+    header: str | None = None,
 ) -> Path:
     """Compile `text` to a shared object in `folder`, or find the one built from the same text, flags and headers.
 
-    `name` is what a CompileError calls the text.
+    `name` is what a CompileError calls the text. `header`, of the folders `include`, comes before it; g++ reads it once
+    for all texts of the same flags, and precompiled from then on.
     """
-    return _build(text, include=include, flags=("-shared", "-fPIC", *flags), folder=folder, name=name, suffix=".so")
+    flags = ("-fPIC", *flags)
+    first = None if header is None else _precompiled(header, include=include, flags=flags, folder=folder)
+    flags = (*flags, *(() if header is None else ("-include", header)))
+    return _build(
+        text, include=include, flags=("-shared", *flags), folder=folder, name=name, suffix=".so", search_first=first
+    )
 
 
 def build_program(
@@ -111,7 +123,31 @@ def compiler_release(compiler: Path) -> str:
     return f"{kind} {release}"
 
 
-def _build(text: str, *, include: Sequence[Path], flags: Sequence[str], folder: Path, name: str, suffix: str) -> Path:
+def _precompiled(header: str, *, include: Sequence[Path], flags: Sequence[str], folder: Path) -> Path | None:
+    """A folder in which g++ finds the header precompiled; None for a compiler that would not look there."""
+    if not compiler_release(find_compiler()).startswith("g++"):
+        return None
+    flags = ("-x", "c++-header", *flags)
+    built = _build(f'#include "{header}"\n', include=include, flags=flags, folder=folder, name=header, suffix=".gch")
+    place = built.with_suffix(".headers")
+    place.mkdir(mode=0o700, exist_ok=True)
+    if not (place / f"{header}.gch").exists():
+        with tempfile.TemporaryDirectory(dir=folder, prefix="link-") as temporary:
+            os.link(built, Path(temporary) / "gch")
+            os.replace(Path(temporary) / "gch", place / f"{header}.gch")
+    return place
+
+
+def _build(
+    text: str,
+    *,
+    include: Sequence[Path],
+    flags: Sequence[str],
+    folder: Path,
+    name: str,
+    suffix: str,
+    search_first: Path | None = None,  # for headers; what it holds has no say in the digest
+) -> Path:
     compiler = find_compiler()
     parts = [text, suffix, *flags, compiler_identity(compiler)]
     for path in include:
@@ -125,7 +161,8 @@ def _build(text: str, *, include: Sequence[Path], flags: Sequence[str], folder: 
     _write_atomically(source, text)
     with tempfile.TemporaryDirectory(dir=folder, prefix="build-") as temporary:
         unfinished = Path(temporary) / "out"
-        command = [str(compiler), *flags, *(f"-I{path}" for path in include), str(source), "-o", str(unfinished)]
+        folders = (*(() if search_first is None else (search_first,)), *include)
+        command = [str(compiler), *flags, *(f"-I{path}" for path in folders), str(source), "-o", str(unfinished)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             raise CompileError(name, done.stderr, _excerpt(text, done.stderr, str(source)))

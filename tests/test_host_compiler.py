@@ -6,7 +6,7 @@ import pytest
 
 from im2wingen import host_compiler
 from im2wingen.errors import CompileError, Im2wingenError
-from im2wingen.host_compiler import build_program, build_shared_object, cpu_flags, find_compiler
+from im2wingen.host_compiler import build_program, build_shared_object, compiler_release, cpu_flags, find_compiler
 
 TWICE = 'extern "C" int twice(int v) { return FACTOR * v; }\n'
 
@@ -72,3 +72,26 @@ def test_no_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(Im2wingenError, match="install g\\+\\+ or clang\\+\\+"):
         find_compiler()
+
+
+def test_a_header_before_the_text_is_precompiled_once(tmp_path: Path) -> None:
+    include = tmp_path / "include"
+    include.mkdir()
+    header = include / "factor.h"
+
+    def built(text: str) -> Path:
+        host_compiler._fingerprint.cache_clear()
+        return build_shared_object(
+            text, include=[include], flags=("-O1",), folder=tmp_path / "cache", header="factor.h"
+        )
+
+    header.write_text("#pragma once\n#define FACTOR 5\n")
+    assert ctypes.CDLL(str(built(TWICE))).twice(2) == 10
+    assert ctypes.CDLL(str(built(TWICE + "// another text\n"))).twice(3) == 15
+    if compiler_release(find_compiler()).startswith("g++"):
+        assert len(list(tmp_path.glob("cache/*/factor.h.gch"))) == 1
+    header.write_text("#pragma once\n#define FACTOR 7 // now\n")
+    assert ctypes.CDLL(str(built(TWICE))).twice(2) == 14
+    header.write_text("no C++\n")
+    with pytest.raises(CompileError):
+        built(TWICE)

@@ -16,7 +16,8 @@ _RUNTIME = (
     "wgmma_multiply_8bit", "wgmma", "main",
 )  # fmt: skip
 # A kernel's text reinterprets memory as vectors freely, as CUDA allows.
-_COMMON = ("-std=c++17", "-DIM2WINGEN_EMULATED", "-include", "emulator.h", "-fno-strict-aliasing", "-pthread")
+_COMMON = ("-std=c++17", "-DIM2WINGEN_EMULATED", "-fno-strict-aliasing", "-pthread")
+_HEADER = "emulator.h"
 # A frame larger than the page below a stack still touches that page.
 _KERNEL = ("-fvisibility=hidden", "-fstack-clash-protection")
 _SANITIZERS = ("-DIM2WINGEN_SANITIZED", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
@@ -26,14 +27,23 @@ def build_runner(*, sanitize: bool) -> Path:
     """The program that loads a compiled kernel and runs one launch."""
     text = "".join(f'#include "{name}.cpp"\n' for name in _RUNTIME)
     include = [_PACKAGE / "runtime", *_include()]
-    flags = (*_COMMON, *cpu_flags(), "-rdynamic", *(("-O1", *_SANITIZERS) if sanitize else ("-O2",)))
+    flags = (
+        *_COMMON,
+        "-include",
+        _HEADER,
+        *cpu_flags(),
+        "-rdynamic",
+        *(("-O1", *_SANITIZERS) if sanitize else ("-O2",)),
+    )
     return build_program(text, include=include, flags=flags, folder=_folder(), name="the emulator's runner")
 
 
 def build_kernel(source: Source, *, sanitize: bool) -> Path:
     """The kernel as a shared object for the runner; raises CompileError."""
     flags = (*_COMMON, *cpu_flags(), "-O1", *_KERNEL, *(_SANITIZERS if sanitize else ()))
-    return build_shared_object(source.text, include=_include(), flags=flags, folder=_folder(), name=source.kernel)
+    return build_shared_object(
+        source.text, include=_include(), flags=flags, folder=_folder(), name=source.kernel, header=_HEADER
+    )
 
 
 def _include() -> list[Path]:
