@@ -216,8 +216,7 @@ class _Run:
         for family in families:
             self._study.enqueue(family, self._defaults[family.name])
         records = LayeredRecords((self._database, ShippedRecords()))
-        for family, config in seeds(self._problem, self._target, families, records, seed=self._seed):
-            self._study.enqueue(family, config)
+        self._study.seed(seeds(self._problem, self._target, families, records, seed=self._seed))
 
     def _default_us(self, family: Family) -> float:
         return estimate_us(family.plan(self._problem, self._target, self._defaults[family.name]), self._target)

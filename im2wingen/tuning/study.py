@@ -57,6 +57,7 @@ class TuningStudy:
         self._problem, self._target = problem, target
         self._families = {family.name: family for family in families}
         self._queue: deque[tuple[Family, Config]] = deque()
+        self._seeds: Iterator[tuple[Family, Config]] = iter(())
         self._known: set[Identity] = set()
         self._elite: list[tuple[float, str, Family, Config]] = []  # the fastest so far, the best first
         self._random = random.Random(seed)
@@ -70,10 +71,17 @@ class TuningStudy:
         """Try `config` before all that is not enqueued; where it's illegal or known by then, it is left out."""
         self._queue.append((family, config))
 
+    def seed(self, configs: Iterator[tuple[Family, Config]]) -> None:
+        """Likewise for what comes out of `configs`, after the queue; it's asked for one when that is needed."""
+        self._seeds = configs
+
     def next(self) -> Pick | None:
         """The next config to try; None if no legal new one can be found."""
         while self._queue:
             family, config = self._queue.popleft()
+            if self._is_new(family, config):
+                return self._take(self._ask_for(family, config))
+        for family, config in self._seeds:
             if self._is_new(family, config):
                 return self._take(self._ask_for(family, config))
         if len(self._known) > _ENOUGH and self._random.random() < _VARIED:

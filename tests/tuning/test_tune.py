@@ -1,5 +1,6 @@
 """A whole tuning run on fake families and a fake device, with the real database."""
 
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -10,6 +11,7 @@ from tuning_fakes import ONE, PROBLEM, TARGET, TWO, FakeConfig, FakeExecutor, fa
 
 from im2wingen.db import LayeredRecords, TrialRecord, TuningDatabase
 from im2wingen.errors import CompileError, CompileTimeoutError, Im2wingenError, UnsupportedError, UsageError
+from im2wingen.families.base import Config, Family
 from im2wingen.nvrtc import Cubin
 from im2wingen.outcome import Candidate, Evaluation, Outcome
 from im2wingen.render import Source, template_digest
@@ -55,6 +57,25 @@ def test_every_trial_is_recorded_with_what_makes_it_comparable(database: TuningD
     assert first.workspace_bytes
     assert first.cubin_sha256
     assert not {record.created_at for record in records} & {""}
+
+
+def test_the_defaults_compile_before_seeds_are_looked_for(
+    database: TuningDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The cost model's draws take seconds, which a short budget has not."""
+    events: list[str] = []
+
+    def compiler(sources: Sequence[Source]) -> tuple[Cubin, ...]:
+        events.append("compile")
+        return fake_cubins(sources)
+
+    def late(*_: object, seed: int) -> Iterator[tuple[Family, Config]]:
+        events.append("seeds")
+        yield from ()
+
+    monkeypatch.setattr(sys.modules["im2wingen.tune"], "seeds", late)  # the package has a function of this name
+    run(FakeExecutor(compiler=compiler), database, trials=5)
+    assert events[:4] == ["compile", "compile", "seeds", "compile"]
 
 
 def test_it_finds_the_best_and_states_the_gain(database: TuningDatabase) -> None:
