@@ -15,7 +15,7 @@ _ISA = {"x86-64-avx512": "AVX512", "x86-64-avx2": "AVX2", "aarch64-neon": "NEON"
 
 def plan(problem: ConvProblem, target: CpuTarget, config: SimdConfig) -> Plan:
     """Pack the filter, write the window tensor if it is explicit, convolve."""
-    geometry = SimdGeometry(problem=problem, target=target, config=config)
+    geometry = SimdGeometry.of(problem, target, config)
     shared = problem_values(problem) | _filter_values(geometry)
     pack = _launch(
         "simd_pack",
@@ -50,17 +50,19 @@ def _filter_values(geometry: SimdGeometry) -> dict[str, TemplateValue]:
     config = geometry.config
     return {
         "ISA": _ISA[geometry.target.arch], "LANES": geometry.lanes, "IMAGES": images_together(geometry.problem),
-        "VECTORS_K": config.vectors_k, "BLOCK_C": config.block_c, "TAPS_INNER": config.steps == "taps",
+        "PIXELS_IN_LANES": config.vector_of == "pixels", "VECTORS_K": config.vectors_k, "BLOCK_C": config.block_c,
+        "TAPS_INNER": config.steps == "taps",
     }  # fmt: skip
 
 
 def _values(geometry: SimdGeometry) -> dict[str, TemplateValue]:
     problem, config = geometry.problem, geometry.config
+    near, deep = PREFETCH_STEPS[config.prefetch]
     return {
         "WINDOW": "explicit_window" if config.window == "explicit" else config.window,
         "TILE_N": config.tile_n, "TILE_P": config.tile_p, "TILE_Q": config.tile_q,
         "BLOCK_P": config.block_p, "BLOCK_K": config.block_k, "UNROLL": config.unroll,
-        "PREFETCH": PREFETCH_STEPS[config.prefetch], "PIXELS_INNER": config.inner_loop == "pixels",
+        "PREFETCH": near, "PREFETCH_L2": deep, "PIXELS_INNER": config.inner_loop == "pixels",
         "IMAGES_INNER": config.item_order == "pixels", "TILE_ORDER_ZIGZAG": config.tile_order == "zigzag",
         "STORE_PAST_CACHES": config.store == "streamed",
         "STAGED": has_planes(problem) and config.store != "cached", "DYNAMIC": config.schedule == "dynamic",

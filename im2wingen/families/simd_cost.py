@@ -2,10 +2,8 @@
 
 import itertools
 
-from im2wingen.cpu_target import CpuTarget
 from im2wingen.families.simd_config import SimdGeometry, SimdVectors, has_planes, parts
 from im2wingen.families.support import ceil_div
-from im2wingen.problem import ConvProblem
 
 _FMA_LATENCY = 4  # cycles
 _LOADS_PER_CYCLE = 2
@@ -17,10 +15,9 @@ _ITEM_CYCLES = 300
 _L3_FACTOR = 0.25  # what filters that don't stay in L2 add to the time of their steps
 
 
-def step_cycles(problem: ConvProblem, target: CpuTarget, vectors: int, tile: tuple[int, int, int]) -> float:
+def step_cycles(of: SimdVectors, vectors: int, tile: tuple[int, int, int]) -> float:
     """Cycles of one step (r, s, c) of all tiles of a group, those with fewer pixels or vectors included."""
-    of = SimdVectors(problem=problem, target=target)
-    extents = zip((of.units, problem.p, problem.q, of.group_vectors), (*tile, vectors), strict=True)
+    extents = zip((of.units, of.problem.p, of.columns, of.group_vectors), (*tile, vectors), strict=True)
     total = 0.0
     for cut in itertools.product(*(_sizes_of_parts(extent, most) for extent, most in extents)):
         (n, many_n), (p, many_p), (q, many_q), (v, many_v) = cut
@@ -32,12 +29,14 @@ def busy_cycles(geometry: SimdGeometry) -> float:
     """Of the core that has most to do: steps, what tiles load and store around them, what items copy."""
     problem, target, config = geometry.problem, geometry.target, geometry.config
     tile = (config.tile_n, config.tile_p, config.tile_q)
-    steps = problem.groups * problem.gemm_k * step_cycles(problem, target, config.vectors_k, tile)
+    steps = problem.groups * problem.gemm_k * step_cycles(geometry, config.vectors_k, tile)
     filters = config.block_c * problem.r * problem.s * config.vectors_k * geometry.filter_lanes * problem.element_bytes
     if filters * (config.block_k if config.inner_loop == "filters" else 1) > target.l2_bytes // 2:
         steps *= 1 + _L3_FACTOR
-    outputs = geometry.units * geometry.unit_vectors * problem.p * problem.q * geometry.group_vectors * problem.groups
-    passes = 2 * (geometry.chunks - 1) + (2 if has_planes(problem) else 1)
+    outputs = (
+        geometry.units * geometry.unit_vectors * problem.p * geometry.columns * geometry.group_vectors * problem.groups
+    )
+    passes = 2 * (geometry.chunks - 1) + (2 if has_planes(problem) and geometry.hold_channels else 1)
     items: float = geometry.items * _ITEM_CYCLES
     if config.window == "copied":
         runs = geometry.copied_bytes / problem.element_bytes / _run_elements(geometry)
@@ -57,9 +56,10 @@ def _run_elements(geometry: SimdGeometry) -> int:
 
 
 def _tile_cycles(of: SimdVectors, pixels: int, vectors: int) -> float:
-    streamed = pixels if of.hold_images else vectors
+    streamed = vectors if of.hold_channels else pixels
+    loads = vectors + (2 if of.vector_of == "pixels" else 1) * pixels  # of a row few vectors lie in one cache line
     return _TILE_OVERHEAD + max(
-        pixels * vectors / of.target.fma_per_cycle, _FMA_LATENCY, (pixels + vectors) / _LOADS_PER_CYCLE,
+        pixels * vectors / of.target.fma_per_cycle, _FMA_LATENCY, loads / _LOADS_PER_CYCLE,
         streamed * of.vector_bytes / _L2_BYTES_PER_CYCLE,
     )  # fmt: skip
 

@@ -1,21 +1,23 @@
 // A tile of the micro-kernel: units of images, rows, columns of outputs, vectors of output channels. What is called a
-// pixel of it is, where vectors hold images, one of a vector of them.
+// pixel of it is, where vectors hold images or pixels, one of a vector of them.
 template <int n_, int p_, int q_, int vectors_>
 struct Tile {
   static constexpr int n = n_, p = p_, q = q_, vectors = vectors_, pixels = n * UNIT_VECTORS * p * q;
   static constexpr int64_t source(int pixel) {
-    return vector_of_images(pixel / (p * q), SOURCE_N) + pixel / q % p * SOURCE_P + pixel % q * SOURCE_Q;
+    return vector_of_images(pixel / (p * q), SOURCE_N) + pixel / q % p * SOURCE_P +
+           column_in_tile(pixel % q) * SOURCE_Q;
   }
   static constexpr int64_t output(int pixel) {
-    return vector_of_images(pixel / (p * q), OUTPUT_IMAGE) + (pixel / q % p * Q + pixel % q) * OUTPUT_PIXEL;
+    return vector_of_images(pixel / (p * q), OUTPUT_IMAGE) +
+           (pixel / q % p * Q + column_in_tile(pixel % q)) * OUTPUT_PIXEL;
   }
 };
 template <class T>
 using Acc = Vector[T::pixels][T::vectors];
 
 // Of both operands of a step one has vectors, the other single elements, which go to all lanes.
-using Filter = std::conditional_t<kImagesInLanes, Element, Vector>;
-using Pixel = std::conditional_t<kImagesInLanes, Vector, Element>;
+using Filter = std::conditional_t<kChannelsInLanes, Vector, Element>;
+using Pixel = std::conditional_t<kChannelsInLanes, Element, Vector>;
 template <class V>
 IM2WINGEN_INLINE V load_as(const Element* from) {
   if constexpr (std::is_same_v<V, Element>)
@@ -25,17 +27,21 @@ IM2WINGEN_INLINE V load_as(const Element* from) {
 }
 template <class T>
 IM2WINGEN_INLINE void prefetch_filter(const Element* w) {
+  constexpr int kStep = T::vectors * FILTER_LANES, kLine = 64 / int(sizeof(Element));
   if constexpr (PREFETCH > 0) {
     IM2WINGEN_UNROLL
-    for (int at = 0; at < T::vectors * FILTER_LANES; at += 64 / int(sizeof(Element)))
-      __builtin_prefetch(w + PREFETCH * T::vectors * FILTER_LANES + at);
+    for (int at = 0; at < kStep; at += kLine) __builtin_prefetch(w + PREFETCH * kStep + at);
+  }
+  if constexpr (PREFETCH_L2 > 0) {
+    IM2WINGEN_UNROLL
+    for (int at = 0; at < kStep; at += kLine) __builtin_prefetch(w + PREFETCH_L2 * kStep + at, 0, 2);
   }
 }
 // One step, for the columns [first, end) of each row of the tile. The operand with fewer loads stays in registers.
 template <class T, int first = 0, int end = T::q>
 IM2WINGEN_INLINE void step(Acc<T>& acc, const Element* x, const Element* w) {
   prefetch_filter<T>(w);
-  if constexpr (kImagesInLanes) {
+  if constexpr (!kChannelsInLanes) {
     Vector pixels[T::pixels];
     IM2WINGEN_UNROLL
     for (int i = 0; i < T::pixels; ++i)
@@ -137,7 +143,9 @@ IM2WINGEN_INLINE void multiply_border(Acc<T>& acc, const Element* x, const Eleme
     const Reach rows{clamp(row_reach(r).first - p, 0, T::p), clamp(row_reach(r).end - p, 0, T::p)};
     if (rows.first >= rows.end) continue;
     for (int s = 0; s < S; ++s) {
-      const Reach columns{clamp(column_reach(s).first - q, 0, T::q), clamp(column_reach(s).end - q, 0, T::q)};
+      Reach columns{0, T::q};
+      if (!kPixelsInLanes)
+        columns = {clamp(column_reach(s).first - q, 0, T::q), clamp(column_reach(s).end - q, 0, T::q)};
       if (columns.first >= columns.end) continue;
       const Element* const x_tap = x + r * SOURCE_R + s * SOURCE_S;
       const Element* const w_tap = w + r * filter_r(T::vectors) + s * filter_s(T::vectors);

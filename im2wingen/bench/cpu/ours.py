@@ -36,4 +36,4 @@ def window_bytes(problem: ConvProblem, target: CpuTarget, provenance: Provenance
         return 0
     if config.window == "explicit":
         return problem.im2win_bytes
-    return target.cores * SimdGeometry(problem=problem, target=target, config=config).copied_bytes
+    return target.cores * SimdGeometry.of(problem, target, config).copied_bytes
