@@ -2,6 +2,7 @@
 
 from im2wingen.cpu_target import CpuTarget
 from im2wingen.families.simd_config import (
+    Prefetch,
     SimdConfig,
     SimdGeometry,
     SimdVectors,
@@ -61,6 +62,8 @@ def _default(of: SimdVectors, vectors: int, tile: tuple[int, int, int], *, plain
     streamed = large_y and not of.hold_images and streams(problem, target)
     planes_collide = has_planes(problem) and element_bytes * problem.p * problem.q % _PAGE_BYTES == 0
     packed_bytes = element_bytes * problem.k * problem.gemm_k
+    streamed_filter: Prefetch = "far" if packed_bytes > target.l2_bytes else "near"  # from L3, or from L2
+    prefetch: Prefetch = streamed_filter if block_c * tap_bytes > target.l1_bytes // 2 else "hardware"
     candidates = [
         SimdConfig(
             vector_of=of.vector_of, vectors_k=vectors, tile_n=tile_n, tile_p=tile_p, tile_q=tile_q, block_c=block_c,
@@ -69,7 +72,7 @@ def _default(of: SimdVectors, vectors: int, tile: tuple[int, int, int], *, plain
             window="copied" if copied else "direct", inner_loop="pixels",
             steps="taps" if channels_far and not copied else "channels",
             item_order="pixels" if packed_bytes > target.l2_bytes // 2 else "filters", unroll=4,
-            prefetch="near" if block_c * tap_bytes > target.l1_bytes // 2 else "hardware", tile_order="linear",
+            prefetch=prefetch, tile_order="linear",
             store="streamed" if streamed or (planes_collide and not plain) else "cached", schedule="dynamic",
         )
         for rows in counts(parts(problem.p, tile_p))
