@@ -57,12 +57,11 @@ def _filter_values(geometry: SimdGeometry) -> dict[str, TemplateValue]:
 
 def _values(geometry: SimdGeometry) -> dict[str, TemplateValue]:
     problem, config = geometry.problem, geometry.config
-    near, deep = PREFETCH_STEPS[config.prefetch]
     return {
         "WINDOW": "explicit_window" if config.window == "explicit" else config.window,
         "TILE_N": config.tile_n, "TILE_P": config.tile_p, "TILE_Q": config.tile_q,
         "BLOCK_P": config.block_p, "BLOCK_K": config.block_k, "UNROLL": config.unroll,
-        "PREFETCH": near, "PREFETCH_L2": deep, "PIXELS_INNER": config.inner_loop == "pixels",
+        "PREFETCH": PREFETCH_STEPS[config.prefetch], "PIXELS_INNER": config.inner_loop == "pixels",
         "IMAGES_INNER": config.item_order == "pixels", "TILE_ORDER_ZIGZAG": config.tile_order == "zigzag",
         "STORE_PAST_CACHES": config.store == "streamed",
         "STAGED": has_planes(problem) and config.store != "cached", "DYNAMIC": config.schedule == "dynamic",

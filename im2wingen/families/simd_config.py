@@ -11,13 +11,11 @@ from im2wingen.problem import BLOCK_IMAGES, ConvProblem
 
 VectorOf = Literal["channels", "images", "pixels"]
 Window = Literal["direct", "copied", "explicit"]
-Prefetch = Literal["hardware", "near", "far", "deep", "deeper"]
+Prefetch = Literal["hardware", "near", "far"]
 InnerLoop = Literal["pixels", "filters"]
 Store = Literal["cached", "staged", "streamed"]
 _ROW = 16  # pixels
-PREFETCH_STEPS: dict[Prefetch, tuple[int, int]] = {
-    "hardware": (0, 0), "near": (8, 0), "far": (32, 0), "deep": (8, 64), "deeper": (8, 256)
-}  # fmt: skip
+PREFETCH_STEPS: dict[Prefetch, int] = {"hardware": 0, "near": 8, "far": 32}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,7 +19,6 @@ from im2wingen.problem import ConvProblem
 _FAR_CHANNELS = 8  # NCHW: of so many all taps of one are read before the next
 _MOST_COPIED_C = 32
 _ITEMS_PER_CORE = 8
-_TRANSPOSITION_CYCLES = 6.0  # of a vector
 _PAGE_BYTES = 4096  # addresses that far apart share the sets of a cache
 _STREAMED_BYTES = 8 << 20  # of y: what no cache keeps for the next layer
 
@@ -28,7 +27,7 @@ def default(problem: ConvProblem, target: CpuTarget) -> SimdConfig:
     """Tiles by the cycles of their steps, chunks whose filters and windows stay in L2, items enough for every core."""
     kinds = [SimdVectors(problem=problem, target=target, vector_of=kind) for kind in vectors_of(problem)]
     tiles = [
-        (problem.groups * problem.gemm_k * step_cycles(of, vectors, tile) + _store_cycles(of), i, vectors, tile)
+        (step_cycles(of, vectors, tile), i, vectors, tile)
         for i, of in enumerate(kinds)
         for vectors in vector_counts(of)
         for tile in pixel_tiles(of, vectors)[:1]
@@ -37,12 +36,6 @@ def default(problem: ConvProblem, target: CpuTarget) -> SimdConfig:
     best = _default(kinds[i], vectors, tile, plain=False)
     geometry = SimdGeometry.of(problem, target, best)
     return best if geometry.thread_bytes <= target.l2_bytes else _default(kinds[i], vectors, tile, plain=True)
-
-
-def _store_cycles(of: SimdVectors) -> float:
-    """Of y's transposition where vectors of channels go to planes, over what other stores take."""
-    transposed = has_planes(of.problem) and of.hold_channels
-    return _TRANSPOSITION_CYCLES * of.problem.gemm_m * of.problem.k / of.lanes if transposed else 0
 
 
 def _default(of: SimdVectors, vectors: int, tile: tuple[int, int, int], *, plain: bool) -> SimdConfig:

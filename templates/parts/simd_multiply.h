@@ -32,25 +32,27 @@ IM2WINGEN_INLINE void prefetch_filter(const Element* w) {
     IM2WINGEN_UNROLL
     for (int at = 0; at < kStep; at += kLine) __builtin_prefetch(w + PREFETCH * kStep + at);
   }
-  if constexpr (PREFETCH_L2 > 0) {
-    IM2WINGEN_UNROLL
-    for (int at = 0; at < kStep; at += kLine) __builtin_prefetch(w + PREFETCH_L2 * kStep + at, 0, 2);
-  }
 }
-// One step, for the columns [first, end) of each row of the tile. The operand with fewer loads stays in registers.
-template <class T, int first = 0, int end = T::q>
+// Of a tile's pixels those in columns [first, end) of rows [first_row, end_row).
+template <class T, int first, int end, int first_row, int end_row>
+constexpr bool has_pixel(int i) {
+  return i % T::q >= first && i % T::q < end && i / T::q % T::p >= first_row && i / T::q % T::p < end_row;
+}
+// One step, for a part of the tile. The operand with fewer loads stays in registers.
+template <class T, int first = 0, int end = T::q, int first_row = 0, int end_row = T::p>
 IM2WINGEN_INLINE void step(Acc<T>& acc, const Element* x, const Element* w) {
+  constexpr auto has = has_pixel<T, first, end, first_row, end_row>;
   prefetch_filter<T>(w);
   if constexpr (!kChannelsInLanes) {
     Vector pixels[T::pixels];
     IM2WINGEN_UNROLL
     for (int i = 0; i < T::pixels; ++i)
-      if (i % T::q >= first && i % T::q < end) pixels[i] = load(x + T::source(i));
+      if (has(i)) pixels[i] = load(x + T::source(i));
     IM2WINGEN_UNROLL
     for (int v = 0; v < T::vectors; ++v) {
       IM2WINGEN_UNROLL
       for (int i = 0; i < T::pixels; ++i)
-        if (i % T::q >= first && i % T::q < end) acc[i][v] += pixels[i] * w[v];
+        if (has(i)) acc[i][v] += pixels[i] * w[v];
     }
   } else {
     Vector filter[T::vectors];
@@ -58,7 +60,7 @@ IM2WINGEN_INLINE void step(Acc<T>& acc, const Element* x, const Element* w) {
     for (int v = 0; v < T::vectors; ++v) filter[v] = load(w + v * LANES);
     IM2WINGEN_UNROLL
     for (int i = 0; i < T::pixels; ++i) {
-      if (i % T::q < first || i % T::q >= end) continue;
+      if (!has(i)) continue;
       IM2WINGEN_UNROLL
       for (int v = 0; v < T::vectors; ++v) acc[i][v] += x[T::source(i)] * filter[v];
     }
@@ -72,12 +74,12 @@ IM2WINGEN_INLINE const Element* hidden(const Element* pointer) {
 // A tap's steps, or those of a whole filter row where they lie side by side.
 constexpr bool kOneRun = !kTapsInner && kWholeChunks && SOURCE_S == BLOCK_C * SOURCE_C;
 constexpr bool kManySteps = (kOneRun ? S * BLOCK_C : BLOCK_C) > 4 * UNROLL;
-template <class T, int first = 0, int end = T::q>
+template <class T, int first = 0, int end = T::q, int first_row = 0, int end_row = T::p>
 IM2WINGEN_INLINE void tap(Acc<T>& acc, const Element* x, const Element* w, int channels) {
   if constexpr (kManySteps) asm("" : "+r"(channels));  // else GCC, which knows their number, doesn't unroll a part
 #pragma GCC unroll UNROLL
   for (int c = 0; c < channels; ++c)
-    step<T, first, end>(acc, hidden(x + c * SOURCE_C), w + c * filter_c(T::vectors));
+    step<T, first, end, first_row, end_row>(acc, hidden(x + c * SOURCE_C), w + c * filter_c(T::vectors));
 }
 
 // Filter rows [r_begin, r_end) of a tile whose columns all lie inside the image.
@@ -119,6 +121,17 @@ IM2WINGEN_INLINE bool tap_of_columns(Acc<T>& acc, const Element* x, const Elemen
   }
   return false;
 }
+// Likewise for the rows [first, end) of every column.
+constexpr int kMissingRows = kInsideRows.first > P - kInsideRows.end ? kInsideRows.first : P - kInsideRows.end;
+template <class T, int missing = 1>
+IM2WINGEN_INLINE bool tap_of_rows(Acc<T>& acc, const Element* x, const Element* w, int channels, int first, int end) {
+  if constexpr (missing < T::p && missing <= kMissingRows && missing <= kMostMissing) {
+    if (first == missing && end == T::p) return tap<T, 0, T::q, missing, T::p>(acc, x, w, channels), true;
+    if (first == 0 && end == T::p - missing) return tap<T, 0, T::q, 0, T::p - missing>(acc, x, w, channels), true;
+    return tap_of_rows<T, missing + 1>(acc, x, w, channels, first, end);
+  }
+  return false;
+}
 template <class T>
 IM2WINGEN_INLINE void tap_of_some(Acc<T>& acc, const Element* x, const Element* w, int channels, Reach rows,
                                   Reach columns) {
@@ -149,8 +162,10 @@ IM2WINGEN_INLINE void multiply_border(Acc<T>& acc, const Element* x, const Eleme
       if (columns.first >= columns.end) continue;
       const Element* const x_tap = x + r * SOURCE_R + s * SOURCE_S;
       const Element* const w_tap = w + r * filter_r(T::vectors) + s * filter_s(T::vectors);
-      if (rows.first > 0 || rows.end < T::p ||
-          !tap_of_columns<T>(acc, x_tap, w_tap, channels, columns.first, columns.end))
+      const bool all_rows = rows.first == 0 && rows.end == T::p;
+      const bool all_columns = columns.first == 0 && columns.end == T::q;
+      if (!(all_rows && tap_of_columns<T>(acc, x_tap, w_tap, channels, columns.first, columns.end)) &&
+          !(all_columns && tap_of_rows<T>(acc, x_tap, w_tap, channels, rows.first, rows.end)))
         tap_of_some<T>(acc, x_tap, w_tap, channels, rows, columns);
     }
   }
