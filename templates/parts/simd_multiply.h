@@ -108,27 +108,36 @@ IM2WINGEN_INLINE void multiply_inside(Acc<T>& acc, const Element* x, const Eleme
   }
 }
 
-// One tap for the columns [first, end) of every row of the tile: as straight code where few are missing at one side.
+// One tap for the pixels of the tile that it has inside the image: as straight code where few rows or columns are
+// missing at one side, or both where at most one can be.
 constexpr int kMostMissing = 4;
-template <class T, int missing = 0>
-IM2WINGEN_INLINE bool tap_of_columns(Acc<T>& acc, const Element* x, const Element* w, int channels, int first,
-                                     int end) {
-  if constexpr (missing < T::q && missing <= kMostMissing) {
-    if (first == missing && end == T::q) return tap<T, missing, T::q>(acc, x, w, channels), true;
+constexpr int most_missing(Reach inside, int outputs) {
+  return inside.first > outputs - inside.end ? inside.first : outputs - inside.end;
+}
+constexpr int kMissingRows = most_missing(kInsideRows, P), kMissingColumns = most_missing(kInsideColumns, Q);
+template <class T, int first_row, int end_row, int missing = 0>
+IM2WINGEN_INLINE bool tap_of_columns(Acc<T>& acc, const Element* x, const Element* w, int channels, Reach columns) {
+  constexpr bool kAny = (first_row == 0 && end_row == T::p) || (kMissingRows <= 1 && kMissingColumns <= 1);
+  if constexpr (missing < T::q && missing <= kMissingColumns && missing <= (kAny ? kMostMissing : 0)) {
+    if (columns.first == missing && columns.end == T::q)
+      return tap<T, missing, T::q, first_row, end_row>(acc, x, w, channels), true;
     if constexpr (missing > 0)
-      if (first == 0 && end == T::q - missing) return tap<T, 0, T::q - missing>(acc, x, w, channels), true;
-    return tap_of_columns<T, missing + 1>(acc, x, w, channels, first, end);
+      if (columns.first == 0 && columns.end == T::q - missing)
+        return tap<T, 0, T::q - missing, first_row, end_row>(acc, x, w, channels), true;
+    return tap_of_columns<T, first_row, end_row, missing + 1>(acc, x, w, channels, columns);
   }
   return false;
 }
-// Likewise for the rows [first, end) of every column.
-constexpr int kMissingRows = kInsideRows.first > P - kInsideRows.end ? kInsideRows.first : P - kInsideRows.end;
-template <class T, int missing = 1>
-IM2WINGEN_INLINE bool tap_of_rows(Acc<T>& acc, const Element* x, const Element* w, int channels, int first, int end) {
+template <class T, int missing = 0>
+IM2WINGEN_INLINE bool tap_of_rows(Acc<T>& acc, const Element* x, const Element* w, int channels, Reach rows,
+                                  Reach columns) {
   if constexpr (missing < T::p && missing <= kMissingRows && missing <= kMostMissing) {
-    if (first == missing && end == T::p) return tap<T, 0, T::q, missing, T::p>(acc, x, w, channels), true;
-    if (first == 0 && end == T::p - missing) return tap<T, 0, T::q, 0, T::p - missing>(acc, x, w, channels), true;
-    return tap_of_rows<T, missing + 1>(acc, x, w, channels, first, end);
+    if (rows.first == missing && rows.end == T::p)
+      return tap_of_columns<T, missing, T::p>(acc, x, w, channels, columns);
+    if constexpr (missing > 0)
+      if (rows.first == 0 && rows.end == T::p - missing)
+        return tap_of_columns<T, 0, T::p - missing>(acc, x, w, channels, columns);
+    return tap_of_rows<T, missing + 1>(acc, x, w, channels, rows, columns);
   }
   return false;
 }
@@ -162,10 +171,7 @@ IM2WINGEN_INLINE void multiply_border(Acc<T>& acc, const Element* x, const Eleme
       if (columns.first >= columns.end) continue;
       const Element* const x_tap = x + r * SOURCE_R + s * SOURCE_S;
       const Element* const w_tap = w + r * filter_r(T::vectors) + s * filter_s(T::vectors);
-      const bool all_rows = rows.first == 0 && rows.end == T::p;
-      const bool all_columns = columns.first == 0 && columns.end == T::q;
-      if (!(all_rows && tap_of_columns<T>(acc, x_tap, w_tap, channels, columns.first, columns.end)) &&
-          !(all_columns && tap_of_rows<T>(acc, x_tap, w_tap, channels, rows.first, rows.end)))
+      if (!tap_of_rows<T>(acc, x_tap, w_tap, channels, rows, columns))
         tap_of_some<T>(acc, x_tap, w_tap, channels, rows, columns);
     }
   }
