@@ -15,6 +15,9 @@ _COPY_BYTES_PER_CYCLE = 12
 _COPY_CYCLES = 8  # of each run of elements
 _ITEM_CYCLES = 300
 _L3_FACTOR = 0.25  # what filters that don't stay in L2 add to the time of their steps
+_STRIDED_FACTOR = 0.08  # what steps that leap through x add
+_FEW_CHANNELS = 8  # fewer than that lie near each other in any layout
+_STATIC_FACTOR = 0.03  # what the wait for the last core adds where no other takes its items
 _LINE_BYTES = 64
 _RUN_CYCLES = 24  # of four neighbours of a plane, each a vector of channels, that are transposed and stored
 _SCATTERED_CYCLES = 64  # of a vector of channels whose elements go to their planes one by one
@@ -42,6 +45,8 @@ def busy_cycles(geometry: SimdGeometry) -> float:
     filters = config.block_c * problem.r * problem.s * config.vectors_k * geometry.filter_lanes * problem.element_bytes
     if filters * (config.block_k if config.inner_loop == "filters" else 1) > target.l2_bytes // 2:
         steps *= 1 + _L3_FACTOR
+    if _leaps(geometry):
+        steps *= 1 + _STRIDED_FACTOR
     outputs = (
         geometry.units * geometry.unit_vectors * problem.p * geometry.columns * geometry.group_vectors * problem.groups
     )
@@ -53,7 +58,19 @@ def busy_cycles(geometry: SimdGeometry) -> float:
             geometry.copied_bytes / _COPY_BYTES_PER_CYCLE + runs * _COPY_CYCLES
         )  # fmt: skip
     shares = ceil_div(geometry.items, target.cores) / geometry.items
+    if config.schedule == "static":
+        shares *= 1 + _STATIC_FACTOR
     return shares * (steps + outputs * passes + items)
+
+
+def _leaps(geometry: SimdGeometry) -> bool:
+    """Whether x has what one step reads after another far apart: channels of planes, taps of NHWC."""
+    problem, config = geometry.problem, geometry.config
+    if not geometry.hold_channels or problem.group_c < _FEW_CHANNELS:
+        return False
+    if problem.x_layout == "nhwc":
+        return config.steps == "taps"
+    return config.steps == "channels" and config.window != "copied"
 
 
 def _run_elements(geometry: SimdGeometry) -> int:
