@@ -1,6 +1,7 @@
 """A problem's test data in host memory: a few images, repeated over the batch, and what y must be for them."""
 
 from dataclasses import dataclass, replace
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -45,7 +46,7 @@ class TestData:
         bias = None if problem.epilogue == "none" else inputs["bias"]
         reference = conv_reference(few, inputs["x"], inputs["w"], bias)
         if kind == "integer":
-            reference = from_storage(to_storage(reference, problem.precision), problem.precision)
+            reference = from_storage(to_storage(reference, problem.y_dtype), problem.y_dtype)
             allowed = np.zeros(())
         else:
             bound = error_bound(problem)
@@ -100,7 +101,7 @@ class TestData:
         ) if self.allowed.ndim else self.allowed
 
     def _found(self, y: NDArray[Any], n: int) -> NDArray[np.float64]:
-        return from_storage(image_of(y, self.problem.y_layout, n), self.problem.precision)
+        return from_storage(image_of(y, self.problem.y_layout, n), self.problem.y_dtype)
 
     def _sentence(self, y: NDArray[Any], wrong: int, nans: int, index: int) -> str:
         n, within = divmod(index, self.problem.k * self.problem.p * self.problem.q)
@@ -115,10 +116,22 @@ class TestData:
         )
 
 
-def array_sizes(problem: ConvProblem) -> dict[str, tuple[tuple[int, ...], int]]:
-    """Shape and bytes of x, w, y and, where the epilogue has one, bias."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArrayForm:
+    """An array as a kernel reads or writes it."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]  # that stores it
+
+    @property
+    def size_bytes(self) -> int:
+        return self.dtype.itemsize * prod(self.shape)
+
+
+def array_forms(problem: ConvProblem) -> dict[str, ArrayForm]:
+    """x, w, y and, where the epilogue has one, bias."""
     shapes: dict[str, tuple[int, ...]] = {"x": problem.x_shape, "w": problem.w_shape, "y": problem.y_shape}
     if problem.epilogue != "none":
         shapes["bias"] = (problem.k,)
-    item = STORAGE_DTYPE[problem.precision].itemsize
-    return {name: (shape, item * int(np.prod(shape))) for name, shape in shapes.items()}
+    elements = {"x": problem.precision, "w": problem.precision, "y": problem.y_dtype, "bias": problem.y_dtype}
+    return {name: ArrayForm(shape=shape, dtype=STORAGE_DTYPE[elements[name]]) for name, shape in shapes.items()}

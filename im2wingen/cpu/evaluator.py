@@ -5,12 +5,11 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 
-from im2wingen.cpu.data import array_sizes
+from im2wingen.cpu.data import array_forms
 from im2wingen.cpu.loaded import LoadedCpuPlan, LoadError
 from im2wingen.cpu.measure import SEARCH_S, Run, clock_mhz, probe_us, time_runs
 from im2wingen.cpu.memory import aligned_bytes, available_bytes
 from im2wingen.cpu.verifier import CpuVerifier
-from im2wingen.dtypes import STORAGE_DTYPE
 from im2wingen.errors import Im2wingenError
 from im2wingen.measure import timing_of
 from im2wingen.outcome import Candidate, Evaluation, Outcome, Timing
@@ -26,17 +25,16 @@ class CpuEvaluator:
     def __init__(self, problem: ConvProblem, threads: int, seed: int) -> None:
         self.usable = True
         self._threads = threads
-        sizes = array_sizes(problem)
-        wanted, free = 2 * sum(size for _, size in sizes.values()), available_bytes()
+        forms = array_forms(problem)
+        wanted, free = 2 * sum(form.size_bytes for form in forms.values()), available_bytes()
         if wanted > free:
             raise Im2wingenError(
                 f"{problem.key} needs {_gib(wanted)} of memory to be measured; {_gib(free)} are available"
             )
         self._verifier = CpuVerifier(problem, seed=seed)
         data = self._verifier.normal
-        self._arrays = {name: aligned_bytes(size) for name, (_, size) in sizes.items()}
-        dtype = STORAGE_DTYPE[problem.precision]
-        views = {name: self._arrays[name].view(dtype).reshape(shape) for name, (shape, _) in sizes.items()}
+        self._arrays = {name: aligned_bytes(form.size_bytes) for name, form in forms.items()}
+        views = {name: self._arrays[name].view(form.dtype).reshape(form.shape) for name, form in forms.items()}
         data.fill_x(views["x"])
         views["y"].fill(0)  # its pages are there before the first timing
         for name in views.keys() & {"w", "bias"}:

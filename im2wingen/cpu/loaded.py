@@ -57,6 +57,13 @@ class LoadedCpuPlan:
             if openmp is not None and before != self._threads:
                 openmp.set_threads(before)
 
+    def last_call(self, pointers: Mapping[str, int]) -> tuple[int, tuple[int, ...]]:
+        """Address and arguments of the last kernel, for who calls it from C; the plan must stay loaded meanwhile."""
+        function, names = self._calls[-1]
+        address = ctypes.cast(function, ctypes.c_void_p).value
+        assert address is not None
+        return address, tuple(pointers[name] for name in names)
+
     def unload(self) -> None:
         """Give the shared objects back; no launch may be running."""
         self._calls.clear()

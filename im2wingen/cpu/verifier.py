@@ -2,13 +2,11 @@
 
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
-from im2wingen.cpu.data import TestData, array_sizes
+from im2wingen.cpu.data import TestData, array_forms
 from im2wingen.cpu.loaded import LoadedCpuPlan
 from im2wingen.cpu.memory import WORKSPACE_ALIGNMENT, GuardedArray
-from im2wingen.dtypes import STORAGE_DTYPE
 from im2wingen.outcome import ErrorStats
 from im2wingen.problem import ConvProblem
 from im2wingen.verify_data import GuardError
@@ -26,11 +24,10 @@ class CpuVerifier:
     """
 
     def __init__(self, problem: ConvProblem, *, seed: int = 0) -> None:
-        self._dtype = STORAGE_DTYPE[problem.precision]
         self._sets = [TestData.of(problem, kind, seed) for kind in ("integer", "normal")]
         self._arrays = {
-            name: (GuardedArray(name, size, alignment=self._dtype.itemsize), shape)
-            for name, (shape, size) in array_sizes(problem).items()
+            name: (GuardedArray(name, form.size_bytes, alignment=form.dtype.itemsize), form)
+            for name, form in array_forms(problem).items()
         }
 
     @property
@@ -77,5 +74,5 @@ class CpuVerifier:
         return data.check(self._view("y"))
 
     def _view(self, name: str) -> NDArray[Any]:
-        array, shape = self._arrays[name]
-        return array.view(np.dtype(self._dtype), shape)
+        array, form = self._arrays[name]
+        return array.view(form.dtype, form.shape)

@@ -49,6 +49,7 @@ class LayeredRecords:
         *,
         arch: str,
         device_name: str | None = None,
+        cores: int | None = None,
         template_digests: Mapping[str, str],
         limit: int = 1,
     ) -> list[TrialRecord]:
@@ -57,7 +58,7 @@ class LayeredRecords:
         `template_digests` maps each family that may answer to its template digest of today.
         """
         layers = [s.candidates(problem_key, arch=arch, template_digests=template_digests) for s in self.sources]
-        return rank(layers, device_name=device_name)[:limit]
+        return rank(layers, device_name=device_name, cores=cores)[:limit]
 
     def near(
         self,
@@ -88,15 +89,20 @@ class LayeredRecords:
         return found
 
 
-def rank(layers: Iterable[Iterable[TrialRecord]], *, device_name: str | None) -> list[TrialRecord]:
+def rank(
+    layers: Iterable[Iterable[TrialRecord]], *, device_name: str | None, cores: int | None = None
+) -> list[TrialRecord]:
     """Order the usable records of one problem and arch, one for each config that no play-off refuted.
 
-    In this order: measured before predicted; this device's name before others of the arch; earlier layer; newer
-    measuring protocol; then the median. Within a study, play-off medians stand before all others, so a config that was
-    not in its study's play-off comes after those that were, however fast its own trial was.
+    In this order: measured before predicted; this device's name before others of the arch; as many `cores` (a CPU's
+    threads) before other numbers; earlier layer; newer measuring protocol; then the median. Within a study, play-off
+    medians stand before all others, so a config that was not in its study's play-off comes after those that were,
+    however fast its own trial was.
     Ties break by config digest.
     """
-    footings: dict[tuple[bool, bool, int, int], dict[str, list[TrialRecord]]] = defaultdict(lambda: defaultdict(list))
+    footings: dict[tuple[bool, bool, bool, int, int], dict[str, list[TrialRecord]]] = defaultdict(
+        lambda: defaultdict(list)
+    )
     known = [list(records) for records in layers]
     refutations = (record for records in known for record in records if is_refutation(record))
     refuted = set().union(*map(_subjects, refutations))
@@ -105,7 +111,8 @@ def rank(layers: Iterable[Iterable[TrialRecord]], *, device_name: str | None) ->
             if not is_usable(record) or (refuted and not refuted.isdisjoint(_subjects(record))):
                 continue
             elsewhere = device_name is not None and record.device_name != device_name
-            footings[record.predicted, elsewhere, layer, -record.protocol_version][record.study].append(record)
+            others = cores is not None and record.sm_count != cores
+            footings[record.predicted, elsewhere, others, layer, -record.protocol_version][record.study].append(record)
     ordered: dict[tuple[str, str], TrialRecord] = {}
     for _, studies in sorted(footings.items()):
         queues = [sorted(studies[study], key=lambda r: (not r.play_off, *_speed(r))) for study in sorted(studies)]
@@ -116,10 +123,10 @@ def rank(layers: Iterable[Iterable[TrialRecord]], *, device_name: str | None) ->
 
 def best_of_each(records: Iterable[TrialRecord], keep: int) -> Iterator[TrialRecord]:
     """The best `keep` records of every problem on every device: what is worth shipping, what gc() spares."""
-    places: dict[tuple[str, str, str], list[TrialRecord]] = defaultdict(list)
+    places: dict[tuple[str, str, str, int], list[TrialRecord]] = defaultdict(list)
     for record in records:
         if is_usable(record) or is_refutation(record):
-            places[record.problem_key, record.device_name, record.arch].append(record)
+            places[record.problem_key, record.device_name, record.arch, record.sm_count].append(record)
     for _, group in sorted(places.items()):
         yield from rank([group], device_name=None)[:keep]
 

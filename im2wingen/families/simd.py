@@ -15,7 +15,7 @@ _ISA = {"x86-64-avx512": "AVX512", "x86-64-avx2": "AVX2", "aarch64-neon": "NEON"
 
 def plan(problem: ConvProblem, target: CpuTarget, config: SimdConfig) -> Plan:
     """Pack the filter, write the window tensor if it is explicit, convolve."""
-    geometry = SimdGeometry(problem=problem, target=target, config=config)
+    geometry = SimdGeometry.of(problem, target, config)
     shared = problem_values(problem) | _filter_values(geometry)
     pack = _launch(
         "simd_pack",
@@ -50,7 +50,8 @@ def _filter_values(geometry: SimdGeometry) -> dict[str, TemplateValue]:
     config = geometry.config
     return {
         "ISA": _ISA[geometry.target.arch], "LANES": geometry.lanes, "IMAGES": images_together(geometry.problem),
-        "VECTORS_K": config.vectors_k, "BLOCK_C": config.block_c, "TAPS_INNER": config.steps == "taps",
+        "PIXELS_IN_LANES": config.vector_of == "pixels", "VECTORS_K": config.vectors_k, "BLOCK_C": config.block_c,
+        "TAPS_INNER": config.steps == "taps",
     }  # fmt: skip
 
 

@@ -2,17 +2,19 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Literal, Self
 
 from im2wingen.cpu_target import CpuTarget
 from im2wingen.families.base import Config
 from im2wingen.families.support import ceil_div
 from im2wingen.problem import BLOCK_IMAGES, ConvProblem
 
+VectorOf = Literal["channels", "images", "pixels"]
 Window = Literal["direct", "copied", "explicit"]
 Prefetch = Literal["hardware", "near", "far"]
 InnerLoop = Literal["pixels", "filters"]
 Store = Literal["cached", "staged", "streamed"]
+_ROW = 16  # pixels
 PREFETCH_STEPS: dict[Prefetch, int] = {"hardware": 0, "near": 8, "far": 32}
 
 
@@ -20,8 +22,9 @@ PREFETCH_STEPS: dict[Prefetch, int] = {"hardware": 0, "near": 8, "far": 32}
 class SimdConfig(Config):
     """One simd kernel; templates/simd.cpp.j2 draws the tile."""
 
-    vectors_k: int  # vectors of output channels of the micro-kernel, at most; CHWN: single output channels
-    tile_n: int  # images (CHWN: vectors of them), rows and columns of outputs of the micro-kernel, at most
+    vector_of: VectorOf  # what lies in a vector: output channels, images (CHWN) or neighbours in a row (NCHW)
+    vectors_k: int  # vectors of output channels of the micro-kernel, at most; single ones where vectors hold others
+    tile_n: int  # images (or vectors of them), rows and columns (or vectors of them) of the micro-kernel, at most
     tile_p: int
     tile_q: int
     block_c: int  # channels of a chunk
@@ -53,6 +56,14 @@ def images_together(problem: ConvProblem) -> int:
     return {"chwn": problem.n, "chwn8": BLOCK_IMAGES}.get(problem.x_layout, 1)
 
 
+def vectors_of(problem: ConvProblem) -> tuple[VectorOf, ...]:
+    """What vectors can hold: pixels where rows of y are rows of x, unpadded, and as long as a vector of any CPU."""
+    if images_together(problem) > 1:
+        return ("images",)
+    rows = has_planes(problem) and problem.x_layout != "nhwc" and problem.padded_w == problem.w
+    return ("channels", "pixels") if rows and problem.stride_w == 1 and problem.q >= _ROW else ("channels",)
+
+
 def has_planes(problem: ConvProblem) -> bool:
     """Whether y consists of planes of P*Q elements: NCHW, and CHWN of one image."""
     return problem.y_layout != "nhwc" and images_together(problem) == 1
@@ -64,10 +75,15 @@ class SimdVectors:
 
     problem: ConvProblem
     target: CpuTarget
+    vector_of: VectorOf
 
     @property
     def hold_images(self) -> bool:
-        return images_together(self.problem) > 1
+        return self.vector_of == "images"
+
+    @property
+    def hold_channels(self) -> bool:
+        return self.vector_of == "channels"
 
     @cached_property
     def lanes(self) -> int:
@@ -82,7 +98,7 @@ class SimdVectors:
     @property
     def filter_lanes(self) -> int:
         """Output channels of what counts as their vector."""
-        return 1 if self.hold_images else self.lanes
+        return self.lanes if self.hold_channels else 1
 
     @property
     def unit_vectors(self) -> int:
@@ -99,6 +115,11 @@ class SimdVectors:
         return ceil_div(self.problem.n, self.unit_images)
 
     @property
+    def columns(self) -> int:
+        """Of outputs; vectors of them where vectors hold pixels."""
+        return ceil_div(self.problem.q, self.lanes) if self.vector_of == "pixels" else self.problem.q
+
+    @property
     def group_vectors(self) -> int:
         """Of the output channels of a group."""
         return ceil_div(self.problem.k // self.problem.groups, self.filter_lanes)
@@ -109,6 +130,10 @@ class SimdGeometry(SimdVectors):
     """Counts and sizes, as templates/parts/simd_geometry.h and simd_tiles.h have them."""
 
     config: SimdConfig
+
+    @classmethod
+    def of(cls, problem: ConvProblem, target: CpuTarget, config: SimdConfig) -> Self:
+        return cls(problem=problem, target=target, config=config, vector_of=config.vector_of)
 
     @property
     def filter_tiles(self) -> int:
@@ -121,7 +146,7 @@ class SimdGeometry(SimdVectors):
 
     @property
     def column_tiles(self) -> int:
-        return parts(self.problem.q, self.config.tile_q)
+        return parts(self.columns, self.config.tile_q)
 
     @property
     def chunks(self) -> int:
@@ -140,7 +165,7 @@ class SimdGeometry(SimdVectors):
 
     @property
     def pixels(self) -> int:
-        """Of a tile; where vectors hold images, vectors."""
+        """Of a tile; vectors where they hold images or pixels."""
         return self.config.tile_n * self.unit_vectors * self.config.tile_p * self.config.tile_q
 
     @property
@@ -179,4 +204,4 @@ class SimdGeometry(SimdVectors):
         if config.store == "cached" or not has_planes(self.problem):
             return 0
         plane = (config.tile_p * self.problem.q // 16 | 1) * 16 + 32
-        return config.tile_n * config.vectors_k * self.vector_bytes * plane
+        return config.tile_n * config.vectors_k * self.filter_lanes * self.problem.element_bytes * plane

@@ -2,29 +2,38 @@
 
 import itertools
 
-from im2wingen.cpu_target import CpuTarget
 from im2wingen.families.simd_config import SimdGeometry, SimdVectors, has_planes, parts
 from im2wingen.families.support import ceil_div
-from im2wingen.problem import ConvProblem
 
 _FMA_LATENCY = 4  # cycles
 _LOADS_PER_CYCLE = 2
 _L2_BYTES_PER_CYCLE = 16  # that stream into L1 beside everything else
+_WINDOW_BYTES_PER_CYCLE = 12  # from L2
+_ROW_CYCLES = 4  # of a window's row, which the hardware hardly foresees
 _TILE_OVERHEAD = 1.0  # cycles, spread over a tile's steps
 _COPY_BYTES_PER_CYCLE = 12
 _COPY_CYCLES = 8  # of each run of elements
 _ITEM_CYCLES = 300
 _L3_FACTOR = 0.25  # what filters that don't stay in L2 add to the time of their steps
+_STRIDED_FACTOR = 0.08  # what steps that leap through x add
+_FEW_CHANNELS = 8  # fewer than that lie near each other in any layout
+_STATIC_FACTOR = 0.03  # what the wait for the last core adds where no other takes its items
+_LINE_BYTES = 64
+_RUN_CYCLES = 24  # of four neighbours of a plane, each a vector of channels, that are transposed and stored
+_SCATTERED_CYCLES = 64  # of a vector of channels whose elements go to their planes one by one
 
 
-def step_cycles(problem: ConvProblem, target: CpuTarget, vectors: int, tile: tuple[int, int, int]) -> float:
-    """Cycles of one step (r, s, c) of all tiles of a group, those with fewer pixels or vectors included."""
-    of = SimdVectors(problem=problem, target=target)
-    extents = zip((of.units, problem.p, problem.q, of.group_vectors), (*tile, vectors), strict=True)
+def step_cycles(of: SimdVectors, vectors: int, tile: tuple[int, int, int]) -> float:
+    """Cycles of one step (r, s, c) of all tiles of a group, those with fewer pixels or vectors included.
+
+    What a tile does once, windows that come from L2 and outputs that are transposed, is spread over its steps.
+    """
+    extents = zip((of.units, of.problem.p, of.columns, of.group_vectors), (*tile, vectors), strict=True)
     total = 0.0
     for cut in itertools.product(*(_sizes_of_parts(extent, most) for extent, most in extents)):
         (n, many_n), (p, many_p), (q, many_q), (v, many_v) = cut
-        total += many_n * many_p * many_q * many_v * _tile_cycles(of, n * of.unit_vectors * p * q, v)
+        once = (_window_cycles(of, n, p, q) + _transposition_cycles(of, p, q) * n * v) / of.problem.gemm_k
+        total += many_n * many_p * many_q * many_v * (_tile_cycles(of, n * of.unit_vectors * p * q, v) + once)
     return total
 
 
@@ -32,12 +41,16 @@ def busy_cycles(geometry: SimdGeometry) -> float:
     """Of the core that has most to do: steps, what tiles load and store around them, what items copy."""
     problem, target, config = geometry.problem, geometry.target, geometry.config
     tile = (config.tile_n, config.tile_p, config.tile_q)
-    steps = problem.groups * problem.gemm_k * step_cycles(problem, target, config.vectors_k, tile)
+    steps = problem.groups * problem.gemm_k * step_cycles(geometry, config.vectors_k, tile)
     filters = config.block_c * problem.r * problem.s * config.vectors_k * geometry.filter_lanes * problem.element_bytes
     if filters * (config.block_k if config.inner_loop == "filters" else 1) > target.l2_bytes // 2:
         steps *= 1 + _L3_FACTOR
-    outputs = geometry.units * geometry.unit_vectors * problem.p * problem.q * geometry.group_vectors * problem.groups
-    passes = 2 * (geometry.chunks - 1) + (2 if has_planes(problem) else 1)
+    if _leaps(geometry):
+        steps *= 1 + _STRIDED_FACTOR
+    outputs = (
+        geometry.units * geometry.unit_vectors * problem.p * geometry.columns * geometry.group_vectors * problem.groups
+    )
+    passes = 2 * (geometry.chunks - 1) + 1
     items: float = geometry.items * _ITEM_CYCLES
     if config.window == "copied":
         runs = geometry.copied_bytes / problem.element_bytes / _run_elements(geometry)
@@ -45,7 +58,19 @@ def busy_cycles(geometry: SimdGeometry) -> float:
             geometry.copied_bytes / _COPY_BYTES_PER_CYCLE + runs * _COPY_CYCLES
         )  # fmt: skip
     shares = ceil_div(geometry.items, target.cores) / geometry.items
+    if config.schedule == "static":
+        shares *= 1 + _STATIC_FACTOR
     return shares * (steps + outputs * passes + items)
+
+
+def _leaps(geometry: SimdGeometry) -> bool:
+    """Whether x has what one step reads after another far apart: channels of planes, taps of NHWC."""
+    problem, config = geometry.problem, geometry.config
+    if not geometry.hold_channels or problem.group_c < _FEW_CHANNELS:
+        return False
+    if problem.x_layout == "nhwc":
+        return config.steps == "taps"
+    return config.steps == "channels" and config.window != "copied"
 
 
 def _run_elements(geometry: SimdGeometry) -> int:
@@ -57,11 +82,38 @@ def _run_elements(geometry: SimdGeometry) -> int:
 
 
 def _tile_cycles(of: SimdVectors, pixels: int, vectors: int) -> float:
-    streamed = pixels if of.hold_images else vectors
+    streamed = vectors if of.hold_channels else pixels
+    loads = vectors + (2 if of.vector_of == "pixels" else 1) * pixels  # of a row few vectors lie in one cache line
     return _TILE_OVERHEAD + max(
-        pixels * vectors / of.target.fma_per_cycle, _FMA_LATENCY, (pixels + vectors) / _LOADS_PER_CYCLE,
+        pixels * vectors / of.target.fma_per_cycle, _FMA_LATENCY, loads / _LOADS_PER_CYCLE,
         streamed * of.vector_bytes / _L2_BYTES_PER_CYCLE,
     )  # fmt: skip
+
+
+def _window_cycles(of: SimdVectors, n: int, p: int, q: int) -> float:
+    """Of the window's way into L1: a tile shares columns with the one before it, as far as L1 still has them."""
+    problem = of.problem
+    rows = (p - 1) * problem.stride_h + problem.window_h
+    columns = q * of.lanes if of.vector_of == "pixels" else q
+    fresh = columns * problem.stride_w
+    whole = (columns - 1) * problem.stride_w + problem.window_w
+    if of.hold_images or problem.x_layout == "nhwc":
+        column_bytes = problem.group_c * problem.element_bytes * of.unit_images
+        fresh_bytes, whole_bytes = (rows * count * column_bytes for count in (min(fresh, whole), whole))
+    else:  # rows of planes begin anywhere in a line
+        row_bytes = whole * problem.element_bytes + _LINE_BYTES - problem.element_bytes
+        whole_bytes = problem.group_c * rows * row_bytes
+        fresh_bytes = min(problem.group_c * rows * fresh * problem.element_bytes, whole_bytes)
+    lost = min(1.0, n * whole_bytes / of.target.l1_bytes)
+    return n * (fresh_bytes + (whole_bytes - fresh_bytes) * lost) / _WINDOW_BYTES_PER_CYCLE + n * rows * _ROW_CYCLES
+
+
+def _transposition_cycles(of: SimdVectors, p: int, q: int) -> float:
+    """Of a vector of output channels that goes to planes, for all pixels of a tile of one image."""
+    if not (has_planes(of.problem) and of.hold_channels):
+        return 0
+    run = p * q if q == of.columns else q
+    return p * q // run * ceil_div(run, 4) * _RUN_CYCLES if run >= 4 else p * q * _SCATTERED_CYCLES
 
 
 def _sizes_of_parts(extent: int, most: int) -> list[tuple[int, int]]:

@@ -2,19 +2,22 @@
 
 from im2wingen.cpu_target import CpuTarget
 from im2wingen.families.simd_config import (
+    Prefetch,
     SimdConfig,
     SimdGeometry,
     SimdVectors,
     has_planes,
     largest_part,
     parts,
+    vectors_of,
 )
 from im2wingen.families.simd_cost import step_cycles
 from im2wingen.families.simd_rules import streams
 from im2wingen.families.simd_space import channel_chunks, counts, pixel_tiles, vector_counts
 from im2wingen.problem import ConvProblem
 
-_COPIED_C, _MOST_COPIED_C = 8, 32  # NCHW: so many channels lie too far apart to be read in place
+_FAR_CHANNELS = 8  # NCHW: of so many all taps of one are read before the next
+_MOST_COPIED_C = 32
 _ITEMS_PER_CORE = 8
 _PAGE_BYTES = 4096  # addresses that far apart share the sets of a cache
 _STREAMED_BYTES = 8 << 20  # of y: what no cache keeps for the next layer
@@ -22,25 +25,27 @@ _STREAMED_BYTES = 8 << 20  # of y: what no cache keeps for the next layer
 
 def default(problem: ConvProblem, target: CpuTarget) -> SimdConfig:
     """Tiles by the cycles of their steps, chunks whose filters and windows stay in L2, items enough for every core."""
+    kinds = [SimdVectors(problem=problem, target=target, vector_of=kind) for kind in vectors_of(problem)]
     tiles = [
-        (step_cycles(problem, target, vectors, tile), vectors, tile)
-        for vectors in vector_counts(problem, target)
-        for tile in pixel_tiles(problem, target, vectors)[:1]
+        (step_cycles(of, vectors, tile), i, vectors, tile)
+        for i, of in enumerate(kinds)
+        for vectors in vector_counts(of)
+        for tile in pixel_tiles(of, vectors)[:1]
     ]
-    _, vectors, tile = min(tiles)
-    best = _default(problem, target, vectors, tile, plain=False)
-    geometry = SimdGeometry(problem=problem, target=target, config=best)
-    return best if geometry.thread_bytes <= target.l2_bytes else _default(problem, target, vectors, tile, plain=True)
+    _, i, vectors, tile = min(tiles)
+    best = _default(kinds[i], vectors, tile, plain=False)
+    geometry = SimdGeometry.of(problem, target, best)
+    return best if geometry.thread_bytes <= target.l2_bytes else _default(kinds[i], vectors, tile, plain=True)
 
 
-def _default(
-    problem: ConvProblem, target: CpuTarget, vectors: int, tile: tuple[int, int, int], *, plain: bool
-) -> SimdConfig:
+def _default(of: SimdVectors, vectors: int, tile: tuple[int, int, int], *, plain: bool) -> SimdConfig:
     """The default of such tiles; a `plain` one takes no memory of a thread's own."""
-    of, element_bytes = SimdVectors(problem=problem, target=target), problem.element_bytes
+    problem, target, element_bytes = of.problem, of.target, of.problem.element_bytes
     tile_n, tile_p, tile_q = tile
-    in_planes = problem.x_layout != "nhwc" and not of.hold_images
-    copied = not plain and in_planes and problem.group_c >= _COPIED_C
+    in_planes = problem.x_layout != "nhwc" and of.hold_channels
+    channels_far = in_planes and problem.group_c >= _FAR_CHANNELS
+    collide = element_bytes * problem.h * problem.w % _PAGE_BYTES == 0
+    copied = not plain and channels_far and collide
     tap_bytes = vectors * of.filter_lanes * element_bytes * problem.r * problem.s
     tile_rows = (tile_p - 1) * problem.stride_h + problem.window_h
     window_bytes = element_bytes * tile_n * tile_rows * problem.w if copied else 0
@@ -50,13 +55,17 @@ def _default(
     streamed = large_y and not of.hold_images and streams(problem, target)
     planes_collide = has_planes(problem) and element_bytes * problem.p * problem.q % _PAGE_BYTES == 0
     packed_bytes = element_bytes * problem.k * problem.gemm_k
+    streamed_filter: Prefetch = "far" if packed_bytes > target.l2_bytes else "near"  # from L3, or from L2
+    prefetch: Prefetch = streamed_filter if block_c * tap_bytes > target.l1_bytes // 2 else "hardware"
     candidates = [
         SimdConfig(
-            vectors_k=vectors, tile_n=tile_n, tile_p=tile_p, tile_q=tile_q, block_c=block_c, block_p=rows * tile_p,
+            vector_of=of.vector_of, vectors_k=vectors, tile_n=tile_n, tile_p=tile_p, tile_q=tile_q, block_c=block_c,
+            block_p=rows * tile_p,
             block_k=largest_part(filter_tiles, min(2, filter_tiles)) if copied else 1,
-            window="copied" if copied else "direct", steps="channels", inner_loop="pixels",
+            window="copied" if copied else "direct", inner_loop="pixels",
+            steps="taps" if channels_far and not copied else "channels",
             item_order="pixels" if packed_bytes > target.l2_bytes // 2 else "filters", unroll=4,
-            prefetch="near" if block_c * tap_bytes > target.l1_bytes // 2 else "hardware", tile_order="linear",
+            prefetch=prefetch, tile_order="linear",
             store="streamed" if streamed or (planes_collide and not plain) else "cached", schedule="dynamic",
         )
         for rows in counts(parts(problem.p, tile_p))
@@ -64,7 +73,7 @@ def _default(
 
     def rank(config: SimdConfig) -> tuple[bool, bool, int]:
         """Fits the caches, has enough items, then the largest."""
-        geometry = SimdGeometry(problem=problem, target=target, config=config)
+        geometry = SimdGeometry.of(problem, target, config)
         rows = config.block_p * problem.stride_h + problem.window_h
         x_bytes = element_bytes * tile_n * of.unit_images * rows * problem.w * problem.group_c
         kept = geometry.partial_bytes + geometry.copied_bytes > target.l2_bytes // 4

@@ -4,7 +4,14 @@ from collections.abc import Callable
 
 from im2wingen.cpu_target import CpuTarget
 from im2wingen.families.base import AnyTarget, Rule
-from im2wingen.families.simd_config import SimdGeometry, SimdVectors, has_planes, images_together, largest_part
+from im2wingen.families.simd_config import (
+    SimdGeometry,
+    SimdVectors,
+    has_planes,
+    images_together,
+    largest_part,
+    vectors_of,
+)
 from im2wingen.problem import ConvProblem
 
 _MAX_STRAIGHT_FMAS = 1024  # of the innermost loop
@@ -33,13 +40,14 @@ def unsupported(problem: ConvProblem, target: AnyTarget) -> str | None:
 def _rule(sentence: str, holds: Callable[[SimdGeometry], bool]) -> Rule:
     return Rule(
         sentence=sentence,
-        holds=lambda problem, target, config: holds(SimdGeometry(problem=problem, target=target, config=config)),
+        holds=lambda problem, target, config: holds(SimdGeometry.of(problem, target, config)),
     )
 
 
 def streams(problem: ConvProblem, target: CpuTarget) -> bool:
     """Whether every vector of y can be an aligned one, of a size that can pass by the caches."""
-    vectors = SimdVectors(problem=problem, target=target)
+    vector_of = vectors_of(problem)[0]
+    vectors = SimdVectors(problem=problem, target=target, vector_of=vector_of)
     if vectors.hold_images:
         return images_together(problem) % vectors.lanes == 0 and vectors.vector_bytes >= _STREAMED_BYTES
     whole = problem.k % vectors.lanes == 0 and problem.k // problem.groups % vectors.lanes == 0
@@ -58,7 +66,7 @@ def _stores(geometry: SimdGeometry) -> bool:
 def _parts_are_equal(geometry: SimdGeometry) -> bool:
     problem, config = geometry.problem, geometry.config
     pairs = (
-        (geometry.units, config.tile_n), (problem.p, config.tile_p), (problem.q, config.tile_q),
+        (geometry.units, config.tile_n), (problem.p, config.tile_p), (geometry.columns, config.tile_q),
         (geometry.group_vectors, config.vectors_k), (geometry.filter_tiles, config.block_k),
     )  # fmt: skip
     return all(largest_part(extent, most) == most for extent, most in pairs)
@@ -71,11 +79,16 @@ def _rows_of_items(geometry: SimdGeometry) -> bool:
 
 def _registers_fit(geometry: SimdGeometry) -> bool:
     pixels, vectors = geometry.pixels, geometry.config.vectors_k
-    kept = pixels if geometry.hold_images else vectors
+    kept = vectors if geometry.hold_channels else pixels
     return pixels * vectors + kept <= geometry.target.num_vector_registers
 
 
 RULES: tuple[Rule, ...] = (
+    Rule(sentence="vectors hold images in CHWN; else output channels or, in NCHW with 16 columns or more and neither "
+                  "stride nor pads between them, pixels",
+         holds=lambda problem, target, config: config.vector_of in vectors_of(problem)),
+    _rule("windows must not be explicit where vectors hold pixels",
+          lambda g: g.vector_of != "pixels" or g.config.window != "explicit"),
     _rule("tiles and block_k must be the largest of equal parts of N, P, Q and K, those of vectors counted in them",
           _parts_are_equal),
     _rule("block_p must be whole tiles of rows, the largest of equal parts of P", _rows_of_items),

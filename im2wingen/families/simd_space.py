@@ -11,10 +11,12 @@ from im2wingen.families.simd_config import (
     SimdConfig,
     SimdVectors,
     Store,
+    VectorOf,
     Window,
     has_planes,
     largest_part,
     parts,
+    vectors_of,
 )
 from im2wingen.families.simd_cost import step_cycles
 from im2wingen.families.simd_rules import streams
@@ -25,17 +27,16 @@ _TILES = 10  # offered for one number of vectors
 
 
 @lru_cache(maxsize=256)
-def pixel_tiles(problem: ConvProblem, target: CpuTarget, vectors: int) -> tuple[tuple[int, int, int], ...]:
+def pixel_tiles(of: SimdVectors, vectors: int) -> tuple[tuple[int, int, int], ...]:
     """The best (tile_n, tile_p, tile_q) for so many vectors of output channels, best first."""
-    of = SimdVectors(problem=problem, target=target)
-    free = target.num_vector_registers - 1
-    most = max(1, free // (vectors + 1) // of.unit_vectors if of.hold_images else free // vectors - 1)
+    problem, free = of.problem, of.target.num_vector_registers - 1
+    most = max(1, free // vectors - 1 if of.hold_channels else free // (vectors + 1) // of.unit_vectors)
     tiles = set()
-    for q in sizes(problem.q, most):
+    for q in sizes(of.columns, most):
         for p in sizes(problem.p, most // q):
-            whole = of.hold_images or (p, q) == (problem.p, problem.q)
+            whole = of.hold_images or (p, q) == (problem.p, of.columns)
             tiles |= {(n, p, q) for n in sizes(of.units, most // (q * p)) if n == 1 or whole}
-    ranked = sorted(tiles, key=lambda tile: (step_cycles(problem, target, vectors, tile), tile))
+    ranked = sorted(tiles, key=lambda tile: (step_cycles(of, vectors, tile), tile))
     return tuple(ranked[:_TILES])
 
 
@@ -44,11 +45,11 @@ def sizes(extent: int, most: int) -> list[int]:
     return [size for size in range(1, min(extent, most) + 1) if largest_part(extent, size) == size]
 
 
-def vector_counts(problem: ConvProblem, target: CpuTarget) -> list[int]:
-    """Vectors of output channels of a tile; single ones where vectors hold images."""
-    of = SimdVectors(problem=problem, target=target)
-    registers = target.num_vector_registers
-    return sizes(of.group_vectors, (registers - 1) // of.unit_vectors - 1 if of.hold_images else min(6, registers // 4))
+def vector_counts(of: SimdVectors) -> list[int]:
+    """Vectors of output channels of a tile; single ones where vectors hold images or pixels."""
+    registers = of.target.num_vector_registers
+    most = min(6, registers // 4) if of.hold_channels else (registers - 1) // of.unit_vectors - 1
+    return sizes(of.group_vectors, most)
 
 
 def channel_chunks(problem: ConvProblem) -> list[int]:
@@ -71,16 +72,18 @@ def stores(problem: ConvProblem, target: CpuTarget, inner_loop: InnerLoop) -> tu
 
 def suggest(problem: ConvProblem, target: CpuTarget, choose: Choose) -> SimdConfig:
     """A config from the search space; most of its picks are legal together."""
-    vectors = choose("vectors_k", vector_counts(problem, target))
-    tiles = ["x".join(map(str, tile)) for tile in pixel_tiles(problem, target, vectors)]
-    tile_n, tile_p, tile_q = map(int, choose(f"tile_n,tile_p,tile_q.{vectors}", tiles).split("x"))
-    filter_tiles = parts(SimdVectors(problem=problem, target=target).group_vectors, vectors)
+    vector_of: VectorOf = choose("vector_of", vectors_of(problem))
+    of = SimdVectors(problem=problem, target=target, vector_of=vector_of)
+    vectors = choose(f"vectors_k.{vector_of}", vector_counts(of))
+    tiles = ["x".join(map(str, tile)) for tile in pixel_tiles(of, vectors)]
+    tile_n, tile_p, tile_q = map(int, choose(f"tile_n,tile_p,tile_q.{vector_of}.{vectors}", tiles).split("x"))
+    filter_tiles = parts(of.group_vectors, vectors)
     rows = [n * tile_p for n in counts(parts(problem.p, tile_p))]
     inner_loop: InnerLoop = choose("inner_loop", get_args(InnerLoop))
     picks: dict[str, Any] = {
         "block_c": choose("block_c", channel_chunks(problem)),
         "block_p": choose(f"block_p.{tile_p}", rows),
-        "block_k": choose(f"block_k.{vectors}", counts(filter_tiles)),
+        "block_k": choose(f"block_k.{vector_of}.{vectors}", counts(filter_tiles)),
         "window": choose("window", get_args(Window)),
         "steps": choose("steps", ("channels", "taps")),
         "inner_loop": inner_loop,
@@ -91,4 +94,6 @@ def suggest(problem: ConvProblem, target: CpuTarget, choose: Choose) -> SimdConf
         "store": choose(f"store.{inner_loop}", stores(problem, target, inner_loop)),
         "schedule": choose("schedule", ("static", "dynamic")),
     }
-    return SimdConfig(vectors_k=vectors, tile_n=tile_n, tile_p=tile_p, tile_q=tile_q, **picks)
+    return SimdConfig(
+        vector_of=vector_of, vectors_k=vectors, tile_n=tile_n, tile_p=tile_p, tile_q=tile_q, **picks
+    )  # fmt: skip

@@ -76,10 +76,9 @@ def _stored(
     """Usable choices from the database, best first; asked for lazily, level by level."""
     digests = template_digests(able.values())
     stored = records.best(
-        problem.key, arch=target.arch, device_name=device_name, template_digests=digests, limit=_RECORDS
-    )
-    if isinstance(target, CpuTarget):  # those of as many threads first
-        stored.sort(key=lambda record: record.sm_count != target.cores)
+        problem.key, arch=target.arch, device_name=device_name,
+        cores=target.cores if isinstance(target, CpuTarget) else None, template_digests=digests, limit=_RECORDS,
+    )  # fmt: skip
     for record in stored:
         how = "predicted for" if record.predicted else "measured on"
         yield from _usable(problem, target, able, record, "exact", f"the best of this problem {how} {_where(record)}")

@@ -94,7 +94,8 @@ __attribute__((noinline)) void compute_tile(const Element* x, const Element* w, 
   if constexpr (!kHasPadding) {
     multiply_inside<T>(acc, x, w, channels, 0, R);
   } else {
-    const bool inside_columns = q >= kInsideColumns.first && q + T::q <= kInsideColumns.end;
+    const bool inside_columns =
+        kPixelsInLanes || (q >= kInsideColumns.first && q + T::q <= kInsideColumns.end);
     const bool inside_rows = p >= kInsideRows.first && p + T::p <= kInsideRows.end;
     if (inside_columns && (T::p == 1 || inside_rows)) {
       int r_begin = 0, r_end = R;
@@ -117,8 +118,8 @@ __attribute__((noinline)) void compute_tile(const Element* x, const Element* w, 
   }
   finish<T>(acc, bias, lanes_of_last);
   const bool aligned = reinterpret_cast<uintptr_t>(y) % sizeof(Vector) == 0;
-  if constexpr (kImagesInLanes)
-    store_images<T>(acc, y, shared, aligned);
+  if constexpr (!kChannelsInLanes)
+    store_vectors<T>(acc, y, shared, aligned);
   else if constexpr (kOutputChannelsLast)
     store_channels_last<T>(acc, y, lanes_of_last, aligned);
   else
@@ -130,7 +131,7 @@ IM2WINGEN_INLINE void tile_of_item(const Item& item, int chunk, int k, int row, 
                                    const Element* packed, const Element* bias, Element* y,
                                    const ThreadMemory& memory) {
   const int first_row_tile = kRowBlocks.begin(item.row_block);
-  const int p = kCutP.begin(row), q = kCutQ.begin(column);
+  const int p = kCutP.begin(row), q = first_column(column);
   const int vector = kVectorCut.begin(k), c = item.group * GROUP_C + chunk * BLOCK_C;
   const Element* const x = kCopied ? memory.window() + SOURCE_ORIGIN + PAD_TOP * X_ROW +
                                        (p - kCutP.begin(first_row_tile)) * SOURCE_P + q * SOURCE_Q
@@ -161,8 +162,8 @@ IM2WINGEN_INLINE void tile_of_item(const Item& item, int chunk, int k, int row, 
 
 // The staged rows of a tile of output channels, complete, to y.
 IM2WINGEN_INLINE void store_staged(const Item& item, int k, int row, const Element* outputs, Element* y) {
-  const int first = kVectorCut.begin(k) * LANES, left = GROUP_K - first;
-  const int planes = left < kVectorCut.size(k) * LANES ? left : kVectorCut.size(k) * LANES;
+  const int first = kVectorCut.begin(k) * FILTER_LANES, left = GROUP_K - first;
+  const int planes = left < kVectorCut.size(k) * FILTER_LANES ? left : kVectorCut.size(k) * FILTER_LANES;
   for (int image = 0; image < kCutN.size(item.image_tile); ++image) {
     const int64_t plane = (kCutN.begin(item.image_tile) + image) * int64_t(K) + item.group * GROUP_K + first;
     for (int i = 0; i < planes; ++i)

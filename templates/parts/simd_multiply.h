@@ -1,21 +1,23 @@
 // A tile of the micro-kernel: units of images, rows, columns of outputs, vectors of output channels. What is called a
-// pixel of it is, where vectors hold images, one of a vector of them.
+// pixel of it is, where vectors hold images or pixels, one of a vector of them.
 template <int n_, int p_, int q_, int vectors_>
 struct Tile {
   static constexpr int n = n_, p = p_, q = q_, vectors = vectors_, pixels = n * UNIT_VECTORS * p * q;
   static constexpr int64_t source(int pixel) {
-    return vector_of_images(pixel / (p * q), SOURCE_N) + pixel / q % p * SOURCE_P + pixel % q * SOURCE_Q;
+    return vector_of_images(pixel / (p * q), SOURCE_N) + pixel / q % p * SOURCE_P +
+           column_in_tile(pixel % q) * SOURCE_Q;
   }
   static constexpr int64_t output(int pixel) {
-    return vector_of_images(pixel / (p * q), OUTPUT_IMAGE) + (pixel / q % p * Q + pixel % q) * OUTPUT_PIXEL;
+    return vector_of_images(pixel / (p * q), OUTPUT_IMAGE) +
+           (pixel / q % p * Q + column_in_tile(pixel % q)) * OUTPUT_PIXEL;
   }
 };
 template <class T>
 using Acc = Vector[T::pixels][T::vectors];
 
 // Of both operands of a step one has vectors, the other single elements, which go to all lanes.
-using Filter = std::conditional_t<kImagesInLanes, Element, Vector>;
-using Pixel = std::conditional_t<kImagesInLanes, Vector, Element>;
+using Filter = std::conditional_t<kChannelsInLanes, Vector, Element>;
+using Pixel = std::conditional_t<kChannelsInLanes, Element, Vector>;
 template <class V>
 IM2WINGEN_INLINE V load_as(const Element* from) {
   if constexpr (std::is_same_v<V, Element>)
@@ -25,26 +27,32 @@ IM2WINGEN_INLINE V load_as(const Element* from) {
 }
 template <class T>
 IM2WINGEN_INLINE void prefetch_filter(const Element* w) {
+  constexpr int kStep = T::vectors * FILTER_LANES, kLine = 64 / int(sizeof(Element));
   if constexpr (PREFETCH > 0) {
     IM2WINGEN_UNROLL
-    for (int at = 0; at < T::vectors * FILTER_LANES; at += 64 / int(sizeof(Element)))
-      __builtin_prefetch(w + PREFETCH * T::vectors * FILTER_LANES + at);
+    for (int at = 0; at < kStep; at += kLine) __builtin_prefetch(w + PREFETCH * kStep + at);
   }
 }
-// One step, for the columns [first, end) of each row of the tile. The operand with fewer loads stays in registers.
-template <class T, int first = 0, int end = T::q>
+// Of a tile's pixels those in columns [first, end) of rows [first_row, end_row).
+template <class T, int first, int end, int first_row, int end_row>
+constexpr bool has_pixel(int i) {
+  return i % T::q >= first && i % T::q < end && i / T::q % T::p >= first_row && i / T::q % T::p < end_row;
+}
+// One step, for a part of the tile. The operand with fewer loads stays in registers.
+template <class T, int first = 0, int end = T::q, int first_row = 0, int end_row = T::p>
 IM2WINGEN_INLINE void step(Acc<T>& acc, const Element* x, const Element* w) {
+  constexpr auto has = has_pixel<T, first, end, first_row, end_row>;
   prefetch_filter<T>(w);
-  if constexpr (kImagesInLanes) {
+  if constexpr (!kChannelsInLanes) {
     Vector pixels[T::pixels];
     IM2WINGEN_UNROLL
     for (int i = 0; i < T::pixels; ++i)
-      if (i % T::q >= first && i % T::q < end) pixels[i] = load(x + T::source(i));
+      if (has(i)) pixels[i] = load(x + T::source(i));
     IM2WINGEN_UNROLL
     for (int v = 0; v < T::vectors; ++v) {
       IM2WINGEN_UNROLL
       for (int i = 0; i < T::pixels; ++i)
-        if (i % T::q >= first && i % T::q < end) acc[i][v] += pixels[i] * w[v];
+        if (has(i)) acc[i][v] += pixels[i] * w[v];
     }
   } else {
     Vector filter[T::vectors];
@@ -52,7 +60,7 @@ IM2WINGEN_INLINE void step(Acc<T>& acc, const Element* x, const Element* w) {
     for (int v = 0; v < T::vectors; ++v) filter[v] = load(w + v * LANES);
     IM2WINGEN_UNROLL
     for (int i = 0; i < T::pixels; ++i) {
-      if (i % T::q < first || i % T::q >= end) continue;
+      if (!has(i)) continue;
       IM2WINGEN_UNROLL
       for (int v = 0; v < T::vectors; ++v) acc[i][v] += x[T::source(i)] * filter[v];
     }
@@ -66,12 +74,12 @@ IM2WINGEN_INLINE const Element* hidden(const Element* pointer) {
 // A tap's steps, or those of a whole filter row where they lie side by side.
 constexpr bool kOneRun = !kTapsInner && kWholeChunks && SOURCE_S == BLOCK_C * SOURCE_C;
 constexpr bool kManySteps = (kOneRun ? S * BLOCK_C : BLOCK_C) > 4 * UNROLL;
-template <class T, int first = 0, int end = T::q>
+template <class T, int first = 0, int end = T::q, int first_row = 0, int end_row = T::p>
 IM2WINGEN_INLINE void tap(Acc<T>& acc, const Element* x, const Element* w, int channels) {
   if constexpr (kManySteps) asm("" : "+r"(channels));  // else GCC, which knows their number, doesn't unroll a part
 #pragma GCC unroll UNROLL
   for (int c = 0; c < channels; ++c)
-    step<T, first, end>(acc, hidden(x + c * SOURCE_C), w + c * filter_c(T::vectors));
+    step<T, first, end, first_row, end_row>(acc, hidden(x + c * SOURCE_C), w + c * filter_c(T::vectors));
 }
 
 // Filter rows [r_begin, r_end) of a tile whose columns all lie inside the image.
@@ -100,16 +108,36 @@ IM2WINGEN_INLINE void multiply_inside(Acc<T>& acc, const Element* x, const Eleme
   }
 }
 
-// One tap for the columns [first, end) of every row of the tile: as straight code where few are missing at one side.
+// One tap for the pixels of the tile that it has inside the image: as straight code where few rows or columns are
+// missing at one side, or both where at most one can be.
 constexpr int kMostMissing = 4;
-template <class T, int missing = 0>
-IM2WINGEN_INLINE bool tap_of_columns(Acc<T>& acc, const Element* x, const Element* w, int channels, int first,
-                                     int end) {
-  if constexpr (missing < T::q && missing <= kMostMissing) {
-    if (first == missing && end == T::q) return tap<T, missing, T::q>(acc, x, w, channels), true;
+constexpr int most_missing(Reach inside, int outputs) {
+  return inside.first > outputs - inside.end ? inside.first : outputs - inside.end;
+}
+constexpr int kMissingRows = most_missing(kInsideRows, P), kMissingColumns = most_missing(kInsideColumns, Q);
+template <class T, int first_row, int end_row, int missing = 0>
+IM2WINGEN_INLINE bool tap_of_columns(Acc<T>& acc, const Element* x, const Element* w, int channels, Reach columns) {
+  constexpr bool kAny = (first_row == 0 && end_row == T::p) || (kMissingRows <= 1 && kMissingColumns <= 1);
+  if constexpr (missing < T::q && missing <= kMissingColumns && missing <= (kAny ? kMostMissing : 0)) {
+    if (columns.first == missing && columns.end == T::q)
+      return tap<T, missing, T::q, first_row, end_row>(acc, x, w, channels), true;
     if constexpr (missing > 0)
-      if (first == 0 && end == T::q - missing) return tap<T, 0, T::q - missing>(acc, x, w, channels), true;
-    return tap_of_columns<T, missing + 1>(acc, x, w, channels, first, end);
+      if (columns.first == 0 && columns.end == T::q - missing)
+        return tap<T, 0, T::q - missing, first_row, end_row>(acc, x, w, channels), true;
+    return tap_of_columns<T, first_row, end_row, missing + 1>(acc, x, w, channels, columns);
+  }
+  return false;
+}
+template <class T, int missing = 0>
+IM2WINGEN_INLINE bool tap_of_rows(Acc<T>& acc, const Element* x, const Element* w, int channels, Reach rows,
+                                  Reach columns) {
+  if constexpr (missing < T::p && missing <= kMissingRows && missing <= kMostMissing) {
+    if (rows.first == missing && rows.end == T::p)
+      return tap_of_columns<T, missing, T::p>(acc, x, w, channels, columns);
+    if constexpr (missing > 0)
+      if (rows.first == 0 && rows.end == T::p - missing)
+        return tap_of_columns<T, 0, T::p - missing>(acc, x, w, channels, columns);
+    return tap_of_rows<T, missing + 1>(acc, x, w, channels, rows, columns);
   }
   return false;
 }
@@ -137,12 +165,13 @@ IM2WINGEN_INLINE void multiply_border(Acc<T>& acc, const Element* x, const Eleme
     const Reach rows{clamp(row_reach(r).first - p, 0, T::p), clamp(row_reach(r).end - p, 0, T::p)};
     if (rows.first >= rows.end) continue;
     for (int s = 0; s < S; ++s) {
-      const Reach columns{clamp(column_reach(s).first - q, 0, T::q), clamp(column_reach(s).end - q, 0, T::q)};
+      Reach columns{0, T::q};
+      if (!kPixelsInLanes)
+        columns = {clamp(column_reach(s).first - q, 0, T::q), clamp(column_reach(s).end - q, 0, T::q)};
       if (columns.first >= columns.end) continue;
       const Element* const x_tap = x + r * SOURCE_R + s * SOURCE_S;
       const Element* const w_tap = w + r * filter_r(T::vectors) + s * filter_s(T::vectors);
-      if (rows.first > 0 || rows.end < T::p ||
-          !tap_of_columns<T>(acc, x_tap, w_tap, channels, columns.first, columns.end))
+      if (!tap_of_rows<T>(acc, x_tap, w_tap, channels, rows, columns))
         tap_of_some<T>(acc, x_tap, w_tap, channels, rows, columns);
     }
   }

@@ -6,4 +6,6 @@ constexpr int VECTORS_K = ${VECTORS_K};  // vectors of output channels of the mi
 constexpr int BLOCK_C = ${BLOCK_C};      // channels of a chunk
 constexpr bool kTapsInner = ${TAPS_INNER};  // steps run over r, s within each channel, else over c within each tap
 constexpr bool kImagesInLanes = IMAGES > 1;
-constexpr int FILTER_LANES = kImagesInLanes ? 1 : LANES;  // output channels of what is here called their vector
+constexpr bool kPixelsInLanes = ${PIXELS_IN_LANES};  // neighbours of a row, in NCHW
+constexpr bool kChannelsInLanes = !kImagesInLanes && !kPixelsInLanes;
+constexpr int FILTER_LANES = kChannelsInLanes ? LANES : 1;  // output channels of what is here called their vector

@@ -40,9 +40,9 @@ IM2WINGEN_INLINE void store_channels_last(const Acc<T>& acc, Element* y, int lan
   }
 }
 
-// Vectors of images; `shared`: the first images belong to the tile before this one.
+// Vectors of images or pixels; `shared`: the first images belong to the tile before this one.
 template <class T>
-IM2WINGEN_INLINE void store_images(const Acc<T>& acc, Element* y, bool shared, bool past_caches) {
+IM2WINGEN_INLINE void store_vectors(const Acc<T>& acc, Element* y, bool shared, bool past_caches) {
   IM2WINGEN_UNROLL
   for (int i = 0; i < T::pixels; ++i) {
     IM2WINGEN_UNROLL
@@ -51,7 +51,7 @@ IM2WINGEN_INLINE void store_images(const Acc<T>& acc, Element* y, bool shared, b
       if (OVERLAP > 0 && i < T::p * T::q && shared)
         std::memcpy(to + OVERLAP, reinterpret_cast<const Element*>(&acc[i][v]) + OVERLAP,
                     (LANES - OVERLAP) * sizeof(Element));
-      else if (kStorePastCaches && past_caches)
+      else if (kStorePastCaches && !kStaged && past_caches)
         store_past_caches(to, acc[i][v]);
       else
         store(to, acc[i][v]);

@@ -2,7 +2,8 @@
 constexpr bool kImageBlocks = IMAGES == 8;  // a CHWN of 8 images is one such block
 constexpr int UNIT_VECTORS = kImageBlocks ? 8 / LANES : 1;
 constexpr int UNIT_IMAGES = kImagesInLanes ? UNIT_VECTORS * LANES : 1;
-constexpr Cut kCutN = cut(ceil_div(N, UNIT_IMAGES), TILE_N), kCutP = cut(P, TILE_P), kCutQ = cut(Q, TILE_Q);
+constexpr Cut kCutN = cut(ceil_div(N, UNIT_IMAGES), TILE_N), kCutP = cut(P, TILE_P);
+constexpr Cut kCutQ = cut(kPixelsInLanes ? ceil_div(Q, LANES) : Q, TILE_Q);  // a tile's columns, or vectors of them
 constexpr Cut kRowBlocks = cut(kCutP.parts, BLOCK_P < TILE_P ? 1 : BLOCK_P / TILE_P);  // in tiles of rows
 constexpr Cut kFilterBlocks = cut(kVectorCut.parts, BLOCK_K);                          // in tiles of output channels
 constexpr int64_t kItems = int64_t(kCutN.parts) * kRowBlocks.parts * GROUPS * kFilterBlocks.parts;
@@ -18,6 +19,20 @@ constexpr int first_image(int tile) {
 constexpr int64_t vector_of_images(int vector, int64_t unit) {  // of a tile; `unit` is from one to the next
   if (kLooseImages && kCutN.parts == 1 && (vector + 1) * LANES > N) return N - LANES;
   return vector / UNIT_VECTORS * unit + vector % UNIT_VECTORS * LANES;
+}
+
+// Where vectors hold columns none reaches beyond a row: the last tile begins earlier and computes some of them again,
+// or its last vector does so if there is no tile before it.
+static_assert(!kPixelsInLanes || (STRIDE_W == 1 && PADDED_W == W && Q >= LANES && !kInputChannelsLast &&
+                                  !kOutputChannelsLast),
+              "vectors hold the pixels of NCHW rows of at least a vector, without stride and pads");
+constexpr int first_column(int tile) {
+  if (!kPixelsInLanes) return kCutQ.begin(tile);
+  return tile > 0 && tile == kCutQ.parts - 1 ? Q - kCutQ.size(tile) * LANES : kCutQ.begin(tile) * LANES;
+}
+constexpr int column_in_tile(int i) {
+  if (!kPixelsInLanes) return i;
+  return kCutQ.parts == 1 && (i + 1) * LANES > Q ? Q - LANES : i * LANES;
 }
 
 // What the micro-kernel reads, in elements: from one row, column, channel or unit of images of the input to the next.
@@ -42,7 +57,7 @@ constexpr int64_t SOURCE_ORIGIN = kExplicit ? 0 : -(PAD_TOP * X_ROW + PAD_LEFT *
 
 // Outputs, in elements: from one channel, pixel or unit of images to the next of y, or of a staged tile of an NCHW y.
 constexpr int STAGED_PLANE = (kCutP.largest() * Q / 16 | 1) * 16 + 32;  // whole cache lines, an odd number of them
-constexpr int STAGED_PLANES = kVectorCut.largest() * LANES;
+constexpr int STAGED_PLANES = kVectorCut.largest() * FILTER_LANES;
 constexpr int64_t OUTPUT_PIXEL = kOutputChannelsLast ? K : IMAGES;
 constexpr int64_t OUTPUT_CHANNEL = kOutputChannelsLast ? 1 : kStaged ? STAGED_PLANE : int64_t(P) * Q * OUTPUT_PIXEL;
 constexpr int64_t OUTPUT_IMAGE = kLooseImages ? LANES : kStaged ? int64_t(STAGED_PLANES) * STAGED_PLANE

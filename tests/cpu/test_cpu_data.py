@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from im2wingen.cpu.data import TestData, array_sizes, distinct_images
+from im2wingen.cpu.data import TestData, array_forms, distinct_images
 from im2wingen.dtypes import STORAGE_DTYPE
 from im2wingen.layouts import image_of
 from im2wingen.problem import ConvProblem
@@ -99,8 +99,10 @@ def test_swapped_images_are_found() -> None:
         data.check(y)
 
 
-def test_sizes() -> None:
-    sizes = array_sizes(PROBLEM)
-    assert sizes["y"] == (PROBLEM.y_shape, 4 * 20 * 3 * 5 * 4)
-    assert sizes["bias"] == ((4,), 16)
-    assert "bias" not in array_sizes(replace(PROBLEM, epilogue="none"))
+def test_forms() -> None:
+    forms = array_forms(PROBLEM)
+    assert (forms["y"].shape, forms["y"].size_bytes) == (PROBLEM.y_shape, 4 * 20 * 3 * 5 * 4)
+    assert (forms["bias"].shape, forms["bias"].size_bytes) == ((4,), 16)
+    assert "bias" not in array_forms(replace(PROBLEM, epilogue="none"))
+    integers = array_forms(replace(PROBLEM, precision="int8"))
+    assert [integers[name].dtype.itemsize for name in ("x", "w", "y", "bias")] == [1, 1, 4, 4]

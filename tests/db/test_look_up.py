@@ -40,6 +40,12 @@ def test_this_device_outranks_others_of_its_arch():
     assert order(a_record(1, median_us=1.0, device_name="NVIDIA H100"), a_record(2, median_us=9.0)) == [2, 1]
 
 
+def test_as_many_threads_come_first_whatever_was_faster_with_another_number():
+    two, one = a_record(1, median_us=1.0, sm_count=2), a_record(1, median_us=9.0, sm_count=1)
+    assert [r.sm_count for r in rank([[two, one]], device_name=H200, cores=1)] == [1]
+    assert {r.sm_count for r in best_of_each([two, one], keep=1)} == {1, 2}
+
+
 def test_without_a_device_name_every_device_of_the_arch_is_equal():
     records = [a_record(1, median_us=1.0, device_name="NVIDIA H100"), a_record(2, median_us=9.0)]
     assert [r.config["block_m"] for r in rank([records], device_name=None)] == [1, 2]

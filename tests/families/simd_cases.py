@@ -1,5 +1,6 @@
 """Running plans of family simd in this process, for its tests."""
 
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -13,7 +14,7 @@ from im2wingen.cpu_target import CpuTarget, cpu_preset, cpu_target
 from im2wingen.dtypes import STORAGE_DTYPE
 from im2wingen.families.base import Plan
 from im2wingen.families.simd import SIMD
-from im2wingen.families.simd_config import SimdConfig
+from im2wingen.families.simd_config import SimdConfig, vectors_of
 from im2wingen.layouts import to_logical
 from im2wingen.nvrtc import Cubin
 from im2wingen.problem import ConvProblem
@@ -28,10 +29,16 @@ _RUNS_HERE = {
 ARCHS = _RUNS_HERE.get(cpu_target().arch, ("generic",))  # whose kernels run on this machine
 AVX2 = cpu_preset("x86-64-avx2")
 SMALL = SimdConfig(
-    vectors_k=1, tile_n=1, tile_p=1, tile_q=4, block_c=4, block_p=1, block_k=1, window="direct", steps="channels",
+    vector_of="channels", vectors_k=1, tile_n=1, tile_p=1, tile_q=4, block_c=4, block_p=1, block_k=1, window="direct",
+    steps="channels",
     inner_loop="pixels", item_order="filters", unroll=1, prefetch="hardware", tile_order="linear", store="cached",
     schedule="static",
 )  # fmt: skip
+
+
+def small(problem: ConvProblem, **changes: Any) -> SimdConfig:
+    """SMALL with changes; vectors hold what they first can."""
+    return replace(SMALL, **{"vector_of": vectors_of(problem)[0]} | changes)
 
 
 def problem_of(

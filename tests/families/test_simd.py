@@ -135,6 +135,7 @@ def test_the_windows_bytes_are_the_papers() -> None:
         ({"tile_p": 6, "tile_q": 8, "block_p": 6}, "registers"),
         ({"store": "streamed"}, "whole vectors"),  # K is no multiple of a vector
         ({"store": "staged"}, "staged in NCHW alone"),
+        ({"vector_of": "pixels"}, "vectors hold images in CHWN"),
         ({"tile_q": 0}, "at least 1"),
     ],
     ids=str,
@@ -175,7 +176,7 @@ CASES = {
     "images": Case("n3c5h3w4k8r3s3", {"tile_n": 2, "tile_q": 2, "block_c": 5}, "nhwc", "bias_relu"),
     "images, planes": Case("n3c5h4w6k8r3s3", {"tile_n": 2, "tile_p": 1, "tile_q": 4, "block_c": 5}, "nchw"),
     # stride, four pads, dilation; columns missing left and right, both at once where W is small
-    "pads": Case("n2c4h7w9k8r3s3pad1,2,2,1", {"tile_q": 4}, epilogue="bias"),
+    "pads": Case("n2c4h7w9k8r3s3pad1,2,2,1", {"tile_p": 3, "tile_q": 4, "block_p": 3}, epilogue="bias"),
     "pads, planes": Case("n1c4h7w13k8r3s5st1x2pad1,2,2,1", {"tile_q": 3, "steps": "taps"}, "nchw", "bias"),
     "pads, tiles of rows": Case("n1c4h8w6k8r3s3pad1", {"tile_p": 2, "tile_q": 3, "block_p": 4}),
     "more pad than image": Case("n1c4h2w2k8r5s5pad4", {"tile_q": 3, "tile_p": 1}),
@@ -199,6 +200,16 @@ CASES = {
     "whole rows": Case("n1c3h5w5k8r3s3", {"tile_p": 3, "tile_q": 3, "block_p": 3, "block_c": 3}, "nchw"),
     "groups": Case("n2c12h6w8k30r3s3pad1g3", {"block_c": 2, "tile_q": 4, "item_order": "pixels"}, epilogue="bias"),
     "groups, planes": Case("n1c12h6w8k30r3s3g3", {"window": "copied", "tile_q": 3}, "nchw"),
+    # vectors of pixels: the last tile, or the last vector of the only one, computes some columns again
+    "rows": Case("n2c5h6w19k7r3s3", {"vector_of": "pixels", "tile_q": 3, "block_c": 3}, "nchw", "bias_relu"),
+    "rows, tiles": Case("n1c4h6w40k9r3s2", {"vector_of": "pixels", "tile_q": 2, "tile_p": 2, "block_p": 4,
+                                            "vectors_k": 3}, "nchw"),
+    "rows, copied": Case("n2c10h7w38k11r3s3pad1,1,0,0dil1x2", {"vector_of": "pixels", "tile_q": 2, "vectors_k": 4,
+                                                              "window": "copied", "block_p": 3}, "nchw", "bias"),
+    "rows, groups": Case("n2c6h7w38k12r3s3st2x1g3", {"vector_of": "pixels", "tile_q": 1, "vectors_k": 2, "block_c": 2,
+                                                    "store": "staged"}, "nchw"),
+    "rows, streamed": Case("n2c3h9w33k6r3s3", {"vector_of": "pixels", "tile_q": 2, "tile_p": 2, "block_p": 4,
+        "vectors_k": 3, "store": "streamed", "steps": "taps", "block_c": 3}, "nchw"),
     "depthwise": Case("n1c10h6w8k10r3s3pad1g10", {"block_c": 1, "tile_q": 4}, epilogue="bias_relu"),
 }  # fmt: skip
 

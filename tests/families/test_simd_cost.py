@@ -27,6 +27,8 @@ def us(problem: ConvProblem, config: SimdConfig) -> float:
         {"vectors_k": 1, "tile_q": 2},
         {"block_c": 8, "block_p": 1},  # partial sums come and go
         {"window": "explicit"},  # a pass over memory
+        {"steps": "taps"},  # strides through NHWC
+        {"schedule": "static"},
         {"block_p": 54},  # one item: the other core has nothing to do
         {"block_c": 64, "window": "copied", "block_p": 1},  # every row is copied three times
     ],

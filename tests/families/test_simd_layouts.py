@@ -10,20 +10,20 @@ import pytest
 from im2wingen.cpu_target import cpu_preset
 from im2wingen.families import FAMILIES
 from im2wingen.families.simd import SIMD
-from im2wingen.families.simd_config import SimdVectors
+from im2wingen.families.simd_config import SimdVectors, vectors_of
 from im2wingen.render import plan_sources
 from im2wingen.target import preset
 from tests.families.simd_cases import (
     ARCHS,
     AVX2,
-    SMALL,
-    arrays_of,
+        arrays_of,
     assert_exact,
     images,
     problem_of,
     reference,
     run,
     run_sources,
+    small,
 )  # fmt: skip
 
 
@@ -85,7 +85,7 @@ def test_integers_are_exact(name: str) -> None:
     if "x86-64-avx2" not in ARCHS:
         pytest.skip("the cases' tiles are cut for vectors of 8, which this machine's instructions lack")
     problem = problem_of(case.shape, case.layout, case.epilogue, case.precision)
-    assert_exact(problem, AVX2, replace(SMALL, **case.config))
+    assert_exact(problem, AVX2, small(problem, **case.config))
 
 
 @pytest.mark.parametrize("arch", ARCHS)
@@ -131,7 +131,7 @@ MUTANTS = {
 @pytest.mark.parametrize("name", MUTANTS)
 def test_mutants_fail(name: str) -> None:
     problem = problem_of("n21c6h7w9k5r3s3pad1", "chwn", "bias")
-    target, config = cpu_preset(ARCHS[-1]), replace(SMALL, vectors_k=1, tile_n=2, tile_q=3, block_c=6)
+    target, config = cpu_preset(ARCHS[-1]), small(problem, vectors_k=1, tile_n=2, tile_q=3, block_c=6)
     assert SIMD.broken_rules(problem, target, config) == []
     plan, arrays = SIMD.plan(problem, target, config), arrays_of(problem)
     sources = plan_sources(plan)
@@ -162,7 +162,7 @@ def test_the_space_is_mostly_legal_and_replays(shape: str, layout: str) -> None:
 )  # fmt: skip
 def test_vectors_of_a_batch(layout: str, n: int, precision: str, lanes: int, units: int) -> None:
     problem = problem_of(f"n{n}c4h6w6k8r3s3", layout, "none", precision)
-    of = SimdVectors(problem=problem, target=cpu_preset("x86-64-avx512"))
+    of = SimdVectors(problem=problem, target=cpu_preset("x86-64-avx512"), vector_of=vectors_of(problem)[0])
     assert (of.lanes, of.units) == (lanes, units)
 
 

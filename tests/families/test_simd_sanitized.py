@@ -1,7 +1,6 @@
 """Family simd under the address and undefined-behaviour sanitizers: every array has exactly its size."""
 
 import subprocess
-from dataclasses import replace
 from math import prod
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from im2wingen.families.base import Launch
 from im2wingen.families.simd import SIMD
 from im2wingen.host_compiler import compile_text
 from im2wingen.render import render
-from tests.families.simd_cases import ARCHS, AVX2, SMALL, problem_of
+from tests.families.simd_cases import ARCHS, AVX2, problem_of, small
 
 _SANITIZERS = ("-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 _MAIN = """
@@ -29,6 +28,7 @@ int main() { KERNEL(ARRAYS); std::puts("ran"); }
 CASES = {
     "channels last": ("n2c7h7w17k30r3s3pad1", "nhwc", {"tile_p": 1, "tile_q": 6, "block_c": 3}),
     "planes, staged": ("n2c7h7w17k30r3s3pad1", "nchw", {"tile_q": 6, "store": "staged", "window": "copied"}),
+    "rows": ("n2c7h7w19k30r3s3", "nchw", {"vector_of": "pixels", "tile_q": 3, "block_c": 3}),
     "window": ("n2c5h7w9k9r3s3st2x1pad1,2,2,1dil2x1", "nhwc", {"window": "explicit", "block_c": 3, "tile_q": 5}),
     "images": ("n37c10h9w9k9r3s3pad1", "chwn", {"window": "copied", "tile_n": 2, "vectors_k": 3, "tile_q": 1}),
     "last images": ("n11c5h6w7k7r3s2pad1", "chwn", {"tile_n": 2, "vectors_k": 3, "tile_q": 1}),
@@ -42,7 +42,7 @@ def test_nothing_is_touched_outside_the_arrays(name: str, tmp_path: Path) -> Non
         pytest.skip("the cases' tiles are cut for vectors of 8, which this machine's instructions lack")
     shape, layout, config = CASES[name]
     problem = problem_of(shape, layout, "bias_relu")
-    choice = replace(SMALL, **config)
+    choice = small(problem, **config)
     broken = SIMD.broken_rules(problem, AVX2, choice)
     assert not broken, broken
     plan = SIMD.plan(problem, cpu_preset("x86-64-avx2"), choice)

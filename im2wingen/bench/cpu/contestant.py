@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from im2wingen.bench.cpu.clock import ClockProbe
 from im2wingen.cpu.memory import aligned_bytes
 from im2wingen.cpu_target import CpuTarget
 from im2wingen.problem import ConvProblem
@@ -49,6 +50,7 @@ class CpuContestant:
     output: Callable[[], NDArray[Any]]
     workspace_bytes: int | None  # None: not known
     window_bytes: int = 0  # of the workspace, and of what threads keep: copies of x
+    clock: ClockProbe | None = None  # reads the clock that the kernel runs at
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

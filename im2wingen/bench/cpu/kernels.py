@@ -4,7 +4,7 @@ from im2wingen.cache import CubinCache
 from im2wingen.cpu.loaded import LoadedCpuPlan
 from im2wingen.cpu_target import CpuTarget
 from im2wingen.families.base import Launch, Plan, TemplateValue
-from im2wingen.render import render
+from im2wingen.render import plan_sources
 from im2wingen.settings import read_settings
 
 
@@ -15,5 +15,11 @@ def loaded_kernel(
     launch = Launch(
         template=template, values=values, grid=(1, 1, 1), block=1, smem_bytes=0, arguments=arguments
     )  # fmt: skip
-    cubin = CubinCache(read_settings().cache_dir).get_or_compile(render(launch), target.arch)
-    return LoadedCpuPlan(Plan(launches=(launch,)), [cubin], target.cores)
+    return loaded_plan(Plan(launches=(launch,)), target)
+
+
+def loaded_plan(plan: Plan, target: CpuTarget) -> LoadedCpuPlan:
+    """All kernels of a plan, likewise."""
+    cache = CubinCache(read_settings().cache_dir)
+    cubins = [cache.get_or_compile(source, target.arch) for source in plan_sources(plan)]
+    return LoadedCpuPlan(plan, cubins, target.cores)

@@ -1,7 +1,10 @@
 """im2wingen itself: what `load` serves for the problem on this CPU, from the tuning database or a default."""
 
+from im2wingen.bench.cpu.clock import ClockProbe
 from im2wingen.bench.cpu.contestant import CpuContestant, CpuSession
+from im2wingen.bench.cpu.kernels import loaded_plan
 from im2wingen.bench.result import OURS
+from im2wingen.cpu.memory import aligned_bytes
 from im2wingen.cpu_target import CpuTarget
 from im2wingen.families import family_named
 from im2wingen.families.simd_config import SimdConfig, SimdGeometry
@@ -26,7 +29,20 @@ def contestant(session: CpuSession) -> CpuContestant:
         output=lambda: arrays.y,
         workspace_bytes=convolution.provenance.workspace_bytes,
         window_bytes=window_bytes(problem, session.target, convolution.provenance),
+        clock=_clock(session, convolution.provenance),
     )
+
+
+def _clock(session: CpuSession, provenance: Provenance) -> ClockProbe:
+    """Of the same kernel, loaded once more with a workspace of its own."""
+    family, arrays = family_named(provenance.family), session.arrays
+    plan = family.plan(session.problem, session.target, family.config_from_dict(provenance.config))
+    loaded = loaded_plan(plan, session.target)
+    workspace = {name: aligned_bytes(size) for name, size in plan.workspace.items()}
+    held = workspace | {"x": arrays.x, "w": arrays.w, "y": arrays.y}
+    pointers = {"bias": 0} | {name: array.ctypes.data for name, array in held.items()}
+    loaded.launch(pointers)
+    return ClockProbe(loaded, pointers, session.target, held)
 
 
 def window_bytes(problem: ConvProblem, target: CpuTarget, provenance: Provenance) -> int:
@@ -36,4 +52,4 @@ def window_bytes(problem: ConvProblem, target: CpuTarget, provenance: Provenance
         return 0
     if config.window == "explicit":
         return problem.im2win_bytes
-    return target.cores * SimdGeometry(problem=problem, target=target, config=config).copied_bytes
+    return target.cores * SimdGeometry.of(problem, target, config).copied_bytes

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from im2wingen.bench.cpu.clock import ClockProbe
 from im2wingen.bench.cpu.kernels import loaded_kernel
 from im2wingen.cpu.memory import aligned_bytes
 from im2wingen.cpu_target import CpuTarget
@@ -30,3 +31,4 @@ class PeakKernel:
         self.sums = sums.view(np.float32)
         self._factors = factors
         self.launch: Callable[[], None] = lambda: loaded.launch(pointers)
+        self.clock = ClockProbe(loaded, pointers, target)

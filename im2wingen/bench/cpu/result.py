@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from im2wingen.bench.result import LayerTimes, Measurement, Run, geometric_mean
+from im2wingen.bench.result import OURS, LayerTimes, Measurement, Run, geometric_mean
 
 BACKEND = "cpu"
 CPU_PROTOCOL = 1  # results of different numbers are not compared
@@ -23,6 +23,8 @@ class CpuLayerResult(LayerTimes):
     im2col_bytes: int  # the im2col matrix of the whole batch
     measurements: tuple[Measurement, ...]
     skipped: dict[str, str]
+    peak_mhz: int = 0  # read right after those multiply-adds; 0: not read
+    busy_mhz: int = 0  # read right after our kernel
 
     @property
     def im2win_share(self) -> float:
@@ -33,6 +35,11 @@ class CpuLayerResult(LayerTimes):
     def window_share(self) -> float | None:
         """Our kernel's bytes likewise."""
         return None if self.window_bytes is None else self.window_bytes / self.im2col_bytes
+
+    @property
+    def clock_share(self) -> float | None:
+        """Our kernel's clock over that of the multiply-adds on registers alone; None where they weren't read."""
+        return self.busy_mhz / self.peak_mhz if self.busy_mhz and self.peak_mhz else None
 
     @property
     def ceiling_tflops(self) -> float:
@@ -77,6 +84,16 @@ class CpuBenchResult(Run):
         """Of the process's peak, by the peer's best."""
         found = layer.best(peer)
         return layer.flops / found.median_us * 1e-3 / self.peak_gflops if found else None
+
+    def peak_share_at_clock(self, layer: CpuLayerResult, peer: str = OURS) -> float | None:
+        """Of the layer's peak as it would be at our kernel's clock: multiply-adds a cycle over the most possible."""
+        found = layer.best(peer)
+        if found is None or layer.clock_share is None:
+            return None
+        return layer.flops / found.median_us * 1e-3 / (layer.peak_gflops * layer.clock_share)
+
+    def geometric_mean_peak_share_at_clock(self) -> float | None:
+        return geometric_mean(self.peak_share_at_clock(layer) for layer in self.layers)
 
     def geometric_mean_peak_share(self, peer: str) -> float | None:
         return geometric_mean(self.peak_share(layer, peer) for layer in self.layers)

@@ -102,10 +102,10 @@ class _Bench:
         for contestant in self._contestants(session, skipped):
             with _skipping(contestant.name, skipped):
                 entries[contestant.name] = _try_out(arrays, reference, contestant)
-        timers = {_PEAK: CpuTimer(self._peak.launch, first_us=0.0)}
+        timers = {_PEAK: CpuTimer(self._peak.launch, first_us=0.0, clock=self._peak.clock.restarted())}
         timers |= {key: entry.timer for key, entry in entries.items()}
         timings = time_interleaved(timers, rounds=self._options.rounds, clock_mhz=clock_mhz)
-        window_bytes = [entry.contestant.window_bytes for entry in entries.values() if entry.contestant.peer == OURS]
+        ours = next((entry.contestant for entry in entries.values() if entry.contestant.peer == OURS), None)
         measurements = tuple(
             measurement_of(
                 problem, timings[key], entry.error, contestant=key, peer=entry.contestant.peer,
@@ -117,7 +117,8 @@ class _Bench:
         return CpuLayerResult(
             layer=name, problem_key=problem.key, flops=problem.flops, compulsory_bytes=problem.compulsory_bytes,
             peak_gflops=round(self._peak.flops / timings[_PEAK].median_us * 1e-3, 2),
-            window_bytes=window_bytes[0] if window_bytes else None, im2win_bytes=problem.im2win_bytes,
+            peak_mhz=self._peak.clock.mhz, busy_mhz=ours.clock.mhz if ours and ours.clock else 0,
+            window_bytes=None if ours is None else ours.window_bytes, im2win_bytes=problem.im2win_bytes,
             im2col_bytes=problem.im2col_bytes, measurements=measurements, skipped=skipped,
         )  # fmt: skip
 
@@ -148,4 +149,5 @@ def _try_out(arrays: Arrays, reference: CpuReference, contestant: CpuContestant)
     arrays.y.fill(float("nan"))
     first_us = one_run_us(contestant.launch)
     error = reference.check(contestant.output())
-    return _Entry(contestant=contestant, timer=CpuTimer(contestant.launch, first_us=first_us), error=error)
+    timer = CpuTimer(contestant.launch, first_us=first_us, clock=contestant.clock)
+    return _Entry(contestant=contestant, timer=timer, error=error)

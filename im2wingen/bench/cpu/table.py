@@ -19,6 +19,7 @@ def cpu_table_of(result: CpuBenchResult) -> BenchTable:
             cell=lambda layer: share(result.peak_share(layer, OURS)),
             mean=share(result.geometric_mean_peak_share(OURS)),
         ),
+        *_clock_columns(result),
         *(column for peer in peers for column in _peer_columns(result, peer)),
         Column(
             title="window / im2col",
@@ -50,9 +51,10 @@ def cpu_caption_of(result: CpuBenchResult) -> str:
         f"{result.device} ({result.arch}){clock}, {options.threads} pinned threads, {software}, {result.date[:10]}: "
         f"{options.precision} {options.layout}, {batch}{packing}; median of {options.rounds} rounds, interleaved in "
         f"one process (CPU protocol {result.protocol}){_spreads(result)}. Peak: multiply-adds on registers in the same "
-        f"process, {result.peak_gflops:.0f} GFLOPS. Speed-ups are over the peer's best way. Window: copies of x that "
-        f"our kernel makes; explicit: the im2win tensor; both over the im2col matrix, averaged arithmetically. Error: "
-        f"norm-relative against float64.{left_out(missing_layers(options.layers, result.layers))}"
+        f"process, {result.peak_gflops:.0f} GFLOPS.{_at_clock(result)} Speed-ups are over the peer's best way. Window: "
+        f"copies of x that our kernel makes; explicit: the im2win tensor; both over the im2col matrix, averaged "
+        f"arithmetically. Error: norm-relative against float64."
+        f"{left_out(missing_layers(options.layers, result.layers))}"
     )
 
 
@@ -73,6 +75,35 @@ def _peer_columns(result: CpuBenchResult, peer: str) -> tuple[Column[CpuLayerRes
             mean=ratio(result.geometric_mean_speedup(OURS, peer)),
         ),
     )
+
+
+def _clock_columns(result: CpuBenchResult) -> list[Column[CpuLayerResult]]:
+    """None for a result without clocks."""
+    if not any(layer.clock_share for layer in result.layers):
+        return []
+    return [
+        Column(title="clock GHz / peak's", cell=_clocks),
+        Column(
+            title="of the peak at its clock",
+            cell=lambda layer: share(result.peak_share_at_clock(layer)),
+            mean=share(result.geometric_mean_peak_share_at_clock()),
+        ),
+    ]
+
+
+def _at_clock(result: CpuBenchResult) -> str:
+    if not any(layer.clock_share for layer in result.layers):
+        return ""
+    return (
+        " At its clock: of that peak at the clock that a core has right after our kernel, which is lower where "
+        "multiplications load operands."
+    )
+
+
+def _clocks(layer: CpuLayerResult) -> str:
+    if layer.clock_share is None:
+        return MISSING
+    return f"{layer.busy_mhz * 1e-3:.2f} / {layer.peak_mhz * 1e-3:.2f}"
 
 
 def _time(found: Measurement | None) -> str:

@@ -5,6 +5,7 @@ import resource
 import time
 from collections.abc import Callable
 
+from im2wingen.bench.cpu.clock import ClockProbe
 from im2wingen.cpu.measure import one_run_us
 
 _SAMPLE_US = 3_000.0
@@ -12,10 +13,10 @@ _WARM_UP_US = 100_000.0  # a first launch that took longer tells enough about th
 
 
 class CpuTimer:
-    """Warms up; `first_us` is what a first launch took."""
+    """Warms up; `first_us` is what a first launch took. `clock` is read after each sample."""
 
-    def __init__(self, launch: Callable[[], None], *, first_us: float) -> None:
-        self._launch = launch
+    def __init__(self, launch: Callable[[], None], *, first_us: float, clock: ClockProbe | None = None) -> None:
+        self._launch, self._clock = launch, clock
         warm_us = first_us if first_us > _WARM_UP_US else min(one_run_us(launch) for _ in range(3))
         self._launches = math.ceil(_SAMPLE_US / max(warm_us, 0.1))
         self.replay_us = warm_us * self._launches
@@ -31,6 +32,8 @@ class CpuTimer:
             launch()
         self.replay_us = (time.perf_counter_ns() - started) / 1e3
         self.disturbed = _preemptions() - before
+        if self._clock is not None:
+            self._clock.read()
         return self.replay_us / self._launches
 
 

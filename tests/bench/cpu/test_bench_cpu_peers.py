@@ -115,6 +115,12 @@ def test_ours_is_what_load_serves(layout: str, prepacked: bool, tmp_path: Path) 
     contestant = ours.contestant(asked)
     assert error_of(asked, contestant).norm_error < 1e-6
     assert "level default" in contestant.detail
+    assert contestant.clock is not None
+    assert contestant.clock.mhz == 0
+    asked.arrays.y.fill(np.nan)
+    contestant.clock.read()
+    assert contestant.clock.mhz > 100
+    assert not np.isnan(asked.arrays.y).any()  # the kernel ran
 
 
 def test_windows_are_counted() -> None:
@@ -139,3 +145,6 @@ def test_every_vector_of_the_peak_kernel_is_computed() -> None:
     accumulators = peak.flops // (2 * target.lanes * (1 << 18) * target.cores)
     assert peak.sums.size == target.lanes * target.cores
     assert (peak.sums == 2.0 * accumulators).all()  # acc * 0.5 + 1 ends at 2
+    peak.clock.read()
+    assert peak.clock.mhz > 100
+    assert peak.clock.restarted().mhz == 0

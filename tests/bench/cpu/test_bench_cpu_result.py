@@ -53,6 +53,19 @@ def test_shares_and_means() -> None:
     assert replace(made, layers=()).mean_im2win_share() is None
 
 
+def test_a_share_at_the_kernels_clock() -> None:
+    made = two_layers()
+    assert made.geometric_mean_peak_share_at_clock() is None  # nothing was read
+    assert "clock GHz" not in " ".join(cpu_table_of(made).header)
+    first, second = made.layers
+    clocked = replace(made, layers=(replace(first, peak_mhz=3600, busy_mhz=3200), second))
+    # 200 GFLOPS of 250 * 3200 / 3600
+    assert clocked.peak_share_at_clock(clocked.layers[0]) == pytest.approx(0.9)
+    table = cpu_table_of(clocked)
+    assert [row[4:6] for row in table.rows] == [("3.20 / 3.60", "90 %"), ("-", "-"), ("", "90 %")]
+    assert "lower where multiplications load operands" in table.caption
+
+
 def test_markdown_has_a_row_a_layer_and_the_means_last() -> None:
     lines = cpu_table_of(two_layers()).to_markdown().splitlines()
     assert lines[0] == (
