@@ -8,7 +8,7 @@ from im2wingen.families.wgmma_cost import cta_cycles
 from im2wingen.families.wgmma_geometry import WgmmaGeometry, horizontal, vertical
 from im2wingen.families.wgmma_rules import RULES
 from im2wingen.families.wgmma_space import default, has_shapes, suggest
-from im2wingen.families.wgmma_split import split_filter, split_filter_map
+from im2wingen.families.wgmma_split import landing_maps, split_filter, split_filter_map
 from im2wingen.problem import ConvProblem
 from im2wingen.target import Target
 
@@ -59,7 +59,9 @@ def plan(problem: ConvProblem, target: Target, config: WgmmaConfig) -> Plan:
                 "MAPPING": config.mapping.upper(),
                 "SPLIT": config.split.upper(),
                 "CHANNELS": geometry.channels,
+                "PRODUCERS": config.num_producer_warpgroups,
                 "CONSUMERS": config.num_consumer_warpgroups,
+                "TRANSPOSED": config.input_staging == "transposed",
                 "TILE_N": config.tile_n,
                 "TILE_P": config.tile_p,
                 "TILE_Q": config.tile_q,
@@ -72,7 +74,7 @@ def plan(problem: ConvProblem, target: Target, config: WgmmaConfig) -> Plan:
                 "FILTER_STAGES": config.filter_stages,
                 "PROGRAMMATIC_LAUNCH": config.programmatic_launch,
                 "TILE_ORDER_ZIGZAG": config.tile_order == "zigzag",
-                **({"PROMOTION_TAPS": config.promotion_taps} if split else _direct_values(geometry)),
+                **(_split_values(geometry) if split else _direct_values(geometry)),
             },
             grid=(grid, 1, 1),
             block=config.threads,
@@ -92,15 +94,23 @@ def plan(problem: ConvProblem, target: Target, config: WgmmaConfig) -> Plan:
     return Plan(launches=tuple(launches), workspace=workspace, arithmetic=config.arithmetic)
 
 
+def _split_values(geometry: WgmmaGeometry) -> dict[str, TemplateValue]:
+    """The reverse."""
+    config = geometry.config
+    return {
+        "PROMOTION_TAPS": config.promotion_taps,
+        "LANDING": (geometry.landing or "rectangles").upper(),
+        "LANDING_STAGES": config.landing_stages,
+    }
+
+
 def _direct_values(geometry: WgmmaGeometry) -> dict[str, TemplateValue]:
     """What wgmma.cu.j2 has and wgmma_split.cu.j2 has not."""
     config = geometry.config
     return {
         "SUM": "int32_t" if geometry.problem.precision == "int8" else "float",
         "PRODUCT": _PRODUCTS[geometry.problem.precision],
-        "TRANSPOSED": config.input_staging == "transposed",
         "PREFETCHED": config.prefetch,
-        "PRODUCERS": config.num_producer_warpgroups,
         "STORE_GROUPS": config.store_groups,
         "STAGING_OVER_BUFFERS": config.staging_over_buffers,
         "STORED_BY_PRODUCERS": config.stored_by_producers,
@@ -112,9 +122,11 @@ def _direct_values(geometry: WgmmaGeometry) -> dict[str, TemplateValue]:
 def _input_maps(geometry: WgmmaGeometry, name: str, filter_name: str) -> tuple[TensorMap, ...]:
     """One a plane, in the template's order: the plane's (C, N, columns, rows).
 
-    What is transposed is read without TMA; the filter's map stands in.
+    What is transposed without being split is read without TMA; the filter's map stands in.
     """
     problem, config = geometry.problem, geometry.config
+    if config.input_staging == "transposed" and config.arithmetic == "split":
+        return landing_maps(geometry)
     if config.input_staging == "transposed":
         return geometry.planes * (_filter_map(geometry, filter_name),)
     rows, columns = vertical(problem), horizontal(problem)

@@ -62,7 +62,7 @@ def tile_cycles(geometry: WgmmaGeometry) -> tuple[float, float]:
         consumers = 1 if config.split == "tiles" else config.num_consumer_warpgroups
         busy = max(busy, consumers * geometry.sum_groups * _COPIED)
         epilogue = _EPILOGUE / 2 + geometry.sum_groups * _STAGED
-    if config.input_staging == "transposed":
+    if config.input_staging == "transposed" and config.arithmetic == "direct":
         patches = geometry.planes * geometry.chunks * geometry.patch_bytes
         whole = problem.stride_w == 1 and problem.w % 4 == 0
         rate = _TRANSPOSED_BYTES * config.num_producer_warpgroups

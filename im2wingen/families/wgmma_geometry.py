@@ -1,7 +1,8 @@
 """What follows from a problem and a config of the wgmma family: planes, subtiles, stages, bytes of shared memory."""
 
 from dataclasses import dataclass
-from math import gcd
+from math import gcd, prod
+from typing import Literal
 
 from im2wingen.families.support import ceil_div, round_up, unit_elements
 from im2wingen.families.wgmma_config import CHANNELS_M, WgmmaConfig
@@ -9,8 +10,11 @@ from im2wingen.problem import ConvProblem
 
 STEP_BYTES = 32  # along K, of a wgmma
 SPLIT_CHANNELS = 32  # of a chunk of split operands
+MAX_BOX = 256  # elements of a side
 _BARRIER_BYTES = 8
-_SPLITTING_BYTES = _BARRIER_BYTES + 3 * 4  # of a patch stage: a barrier, two magnitudes and a scale
+_LANDING_UNIT = 128  # bytes, that what lands without a swizzle begins at multiples of
+_IMAGE_PIECES = 8  # boxes of the images of a chunk
+Landing = Literal["rectangles", "strips", "images"]
 SUM_GROUP_BYTES = 8 * CHANNELS_M * 4  # partial sums of 8 pixels
 
 
@@ -193,6 +197,46 @@ class WgmmaGeometry:
         return problem.r * problem.s * self.chunks if config.filter_resident else config.filter_stages
 
     @property
+    def landing(self) -> Landing | None:
+        """How an NCHW x lands that is transposed while it is split; None where TMA's strides or boxes do not allow it."""
+        problem, config = self.problem, self.config
+        if problem.stride_w > 1 or (8 % config.tile_n and config.tile_n % 8):
+            return None
+        whole_rows = self.patch_w == problem.w and problem.pad_left == 0 and problem.stride_h == 1
+        pixels = problem.h * problem.w
+        if whole_rows and pixels % 4 == 0 and round_up(self.patch_h * self.patch_w, 4) <= MAX_BOX:
+            return "strips"
+        if problem.w % 4 == 0 and self.patch_w <= MAX_BOX:
+            return "rectangles"
+        whole_images = whole_rows and self.patch_h <= problem.h and config.tile_p >= problem.p and problem.pad_top == 0
+        piece = SPLIT_CHANNELS // _IMAGE_PIECES * pixels
+        return "images" if whole_images and problem.c % 4 == 0 and piece <= MAX_BOX else None
+
+    @property
+    def landing_box(self) -> tuple[int, ...]:
+        """Of one load: (columns, rows, channels, images); strips: (pixels, channels, images); images: (numbers, images, 1)."""
+        problem, images = self.problem, self.config.tile_n
+        if self.landing == "rectangles":
+            return round_up(self.patch_w, 4), self.patch_h, SPLIT_CHANNELS, images
+        if self.landing == "strips":
+            return round_up(self.patch_h * self.patch_w, 4), SPLIT_CHANNELS, images
+        return SPLIT_CHANNELS // _IMAGE_PIECES * problem.h * problem.w, images, 1
+
+    @property
+    def landing_bytes(self) -> int:
+        """Of one landing stage."""
+        pieces = _IMAGE_PIECES if self.landing == "images" else 1
+        return pieces * round_up(4 * prod(self.landing_box), _LANDING_UNIT)
+
+    @property
+    def _splitting_bytes(self) -> int:
+        """What splitters and consumers of split operands tell each other by."""
+        config = self.config
+        splitters = 4 * config.num_producer_warpgroups - 2  # warps
+        landing = 2 * config.landing_stages * _BARRIER_BYTES
+        return config.patch_stages * (_BARRIER_BYTES + 4 * splitters + 4) + landing
+
+    @property
     def runs(self) -> bool:
         """Whether an NCHW y is staged image by image: tiles of several images, without pixels between rows."""
         config = self.config
@@ -235,7 +279,9 @@ class WgmmaGeometry:
         patches = config.patch_stages * round_up(self.patch_bytes, 1024)
         buffers = self.filter_buffers * self.filter_bytes + patches
         if config.arithmetic == "split":
-            return buffers + barriers + flags + config.patch_stages * _SPLITTING_BYTES
+            end = buffers + barriers + flags + self._splitting_bytes
+            landing = config.landing_stages * self.landing_bytes if config.input_staging == "transposed" else 0
+            return round_up(end, _LANDING_UNIT) + landing if landing else end
         if config.cluster_k > 1:  # sums and staging lie over the buffers
             sums = config.num_consumer_warpgroups * self.sum_groups * SUM_GROUP_BYTES
             return max(buffers, sums + staging) + barriers + flags

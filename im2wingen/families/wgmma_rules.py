@@ -87,12 +87,11 @@ RULES = (
         ),
     ),
     Rule(
-        sentence="split arithmetic takes block_k 32, input_staging tma, split filters or pixels, and all store_groups",
+        sentence="split arithmetic takes block_k 32, split filters or pixels, and all store_groups",
         holds=lambda problem, target, config: (
             config.arithmetic == "direct"
             or (
                 config.block_k == SPLIT_CHANNELS
-                and config.input_staging == "tma"
                 and config.split != "tiles"
                 and config.store_groups == _geometry(problem, config).groups_n
             )
@@ -153,19 +152,39 @@ RULES = (
         holds=lambda problem, target, config: config.input_staging == "tma" or problem.x_layout == "nchw",
     ),
     Rule(
-        sentence="num_producer_warpgroups is 1, or 2 where they transpose for several consumers",
+        sentence="split arithmetic transposes an x of stride_w 1, where W, H*W or, for whole images, C is a multiple of 4 "
+        "(16 bytes, the step of TMA's strides), and tile_n is 1, 2, 4 or a multiple of 8",
+        holds=lambda problem, target, config: (
+            config.arithmetic == "direct"
+            or config.input_staging == "tma"
+            or _geometry(problem, config).landing is not None
+        ),
+    ),
+    Rule(
+        sentence="landing_stages is 1 or 2 where split arithmetic transposes x, 1 in all else",
+        holds=lambda problem, target, config: (
+            config.landing_stages == 1
+            or (
+                config.landing_stages == 2 and config.arithmetic == "split" and config.input_staging == "transposed"
+            )
+        ),
+    ),
+    Rule(
+        sentence="num_producer_warpgroups is 1, or 2 where they transpose or split for several consumers",
         holds=lambda problem, target, config: (
             config.num_producer_warpgroups == 1
             or (
                 config.num_producer_warpgroups == 2
-                and config.input_staging == "transposed"
+                and (config.input_staging == "transposed" or config.arithmetic == "split")
                 and config.num_consumer_warpgroups > 1
             )
         ),
     ),
     Rule(
-        sentence="prefetch is for transposed input staging",
-        holds=lambda problem, target, config: not config.prefetch or config.input_staging == "transposed",
+        sentence="prefetch is for transposed input staging without TMA, of direct arithmetic",
+        holds=lambda problem, target, config: (
+            not config.prefetch or (config.input_staging == "transposed" and config.arithmetic == "direct")
+        ),
     ),
     Rule(
         sentence="split tiles needs a resident filter",

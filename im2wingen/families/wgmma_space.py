@@ -42,7 +42,7 @@ def suggest(problem: ConvProblem, target: Target, choose: Choose) -> WgmmaConfig
     return replace(
         config,
         ordered=_choose_of(choose, "ordered", _orders(config, problem)),
-        prefetch=_choose_of(choose, "prefetch", [True, False] if config.input_staging == "transposed" else [False]),
+        prefetch=_choose_of(choose, "prefetch", _prefetches(config)),
         l2_promotion_bytes=choose("l2_promotion_bytes", [128, 256, 64]),
         programmatic_launch=choose("programmatic_launch", [True, False]),
         tile_order=choose("tile_order", ["linear", "zigzag"]),
@@ -124,13 +124,14 @@ def _all_shapes(problem: ConvProblem, target: Target) -> Iterator[WgmmaConfig]:
     block_k_choices = [row_bytes // problem.element_bytes for row_bytes in ROW_BYTES]
     arithmetic: Arithmetic = "direct"
     if problem.precision == "fp32":
-        arithmetic, stagings, block_k_choices = "split", [("tma", 1)], [SPLIT_CHANNELS]
+        arithmetic, block_k_choices = "split", [SPLIT_CHANNELS]
+        stagings = [("tma", 1), ("tma", 2), *stagings[1:]]
     for (split, consumers), block_k, resident, (staging, producers) in product(
         _SPLITS, block_k_choices, (False, True), stagings
     ):
         base = WgmmaConfig(
             arithmetic=arithmetic, promotion_taps=1, mapping="rows", split=split, num_consumer_warpgroups=consumers,
-            input_staging=staging, num_producer_warpgroups=producers, prefetch=False,
+            input_staging=staging, num_producer_warpgroups=producers, prefetch=False, landing_stages=1,
             tile_n=1, tile_p=1, tile_q=1, joined_rows=1, block_k=block_k, cluster_k=1, patch_stages=1,
             filter_resident=resident, filter_stages=1 if resident else 2, store_groups=1, l2_promotion_bytes=128,
             staging_over_buffers=False, stored_by_producers=False, promotion=False,
@@ -224,6 +225,10 @@ def _orders(config: WgmmaConfig, problem: ConvProblem) -> list[bool]:
     if config.split != "tiles":
         return [False]
     return [True, False] if WgmmaGeometry(problem=problem, config=config).taken_by_turns else [True]
+
+
+def _prefetches(config: WgmmaConfig) -> list[bool]:
+    return [True, False] if config.input_staging == "transposed" and config.arithmetic == "direct" else [False]
 
 
 def _by_sums(config: WgmmaConfig, problem: ConvProblem) -> list[int]:

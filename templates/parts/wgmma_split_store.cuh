@@ -19,27 +19,40 @@ struct Channels {
   float scale[2], bias[2];
 };
 
+// Whether a thread's two pixels of a group are neighbours in y, aligned together, and stored both or none.
+constexpr bool kPairs = !kOutputChannelsLast && TILE_N == 1 && TILE_Q % 2 == 0 && Q % 2 == 0 &&
+                        (kMapping == BLOCK || JOINED_ROWS == 1 || PATCH_W % 2 == 0);
+
 // Whether an output came out as NaN: an Inf among the operands makes NaN of what may be finite or infinite, and so does a
 // sum that overflows with its scale.
 __device__ __forceinline__ bool store(float* y, const Accumulators& acc, Origin place, const Channels& channels, int lane) {
+  constexpr int kTogether = kPairs ? 2 : 1;
+  struct alignas(kTogether * sizeof(float)) Stored {
+    float e[kTogether];
+  };
   bool saw_nan = false;
 #pragma unroll
   for (int i = 0; i < OWN_SUBTILES; ++i)
 #pragma unroll
     for (int j = 0; j < GROUPS_N; ++j)
 #pragma unroll
-      for (int e = 0; e < 2; ++e) {
+      for (int e = 0; e < 2; e += kTogether) {
         int n = 0;
         const int pixel = pixel_offset_in_group(j, lane % 4 * 2 + e, place_of_subtile(place, i), n);
         if (pixel < 0) continue;
         float* const to = y + offset_of(n, pixel, channels.k);
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
-          const float sum = unscaled(acc[i][j * 4 + half * 2 + e], channels.scale[half]);
-          const float value = epilogue(sum, channels.bias[half]);
+          Stored stored;
+#pragma unroll
+          for (int other = 0; other < kTogether; ++other) {
+            const float sum = unscaled(acc[i][j * 4 + half * 2 + e + other], channels.scale[half]);
+            stored.e[other] = epilogue(sum, channels.bias[half]);
+            saw_nan |= stored.e[other] != stored.e[other];
+          }
           // a tile's last consumers may lie beyond K whole
-          if (K % BLOCK_N == 0 || channels.k + half * 8 < K) to[half * 8 * int64_t(kOutputChannelsLast ? 1 : P * Q)] = value;
-          saw_nan |= value != value;
+          if (K % BLOCK_N == 0 || channels.k + half * 8 < K)
+            *reinterpret_cast<Stored*>(to + half * 8 * int64_t(kOutputChannelsLast ? 1 : P * Q)) = stored;
         }
       }
   return saw_nan;
