@@ -99,6 +99,7 @@ def _split_values(geometry: WgmmaGeometry) -> dict[str, TemplateValue]:
     config = geometry.config
     return {
         "PROMOTION_TAPS": config.promotion_taps,
+        "STAGED_GROUPS": geometry.staged_groups,
         "LANDING": (geometry.landing or "rectangles").upper(),
         "LANDING_STAGES": config.landing_stages,
     }

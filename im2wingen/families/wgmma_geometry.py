@@ -229,6 +229,18 @@ class WgmmaGeometry:
         return pieces * round_up(4 * prod(self.landing_box), _LANDING_UNIT)
 
     @property
+    def staged_groups(self) -> int:
+        """Of split operands: groups of 8 pixels that a warp stages at a time; 0 where y leaves from registers."""
+        return self.config.store_groups if self.config.store_groups < self.groups_n else 0
+
+    @property
+    def split_staging_bytes(self) -> int:
+        """Of all consumers; a warp has 16 channels."""
+        groups = self.staged_groups
+        pitch = 8 * groups + (16 if groups % 2 else 8)
+        return 4 * CHANNELS_M * pitch * self.config.num_consumer_warpgroups if groups else 0
+
+    @property
     def _splitting_bytes(self) -> int:
         """What splitters and consumers of split operands tell each other by."""
         config = self.config
@@ -281,7 +293,7 @@ class WgmmaGeometry:
         if config.arithmetic == "split":
             end = buffers + barriers + flags + self._splitting_bytes
             landing = config.landing_stages * self.landing_bytes if config.input_staging == "transposed" else 0
-            return round_up(end, _LANDING_UNIT) + landing if landing else end
+            return round_up(end, _LANDING_UNIT) + landing + self.split_staging_bytes
         if config.cluster_k > 1:  # sums and staging lie over the buffers
             sums = config.num_consumer_warpgroups * self.sum_groups * SUM_GROUP_BYTES
             return max(buffers, sums + staging) + barriers + flags

@@ -15,6 +15,7 @@ _MAX_INT8_TERMS = 2**17 - 1  # of magnitude 2^14 or less, that int32 holds the s
 ROW_BYTES = (128, 64)  # of a chunk: the swizzles
 # More of 32 channels in a partial sum would be less exact than a chain of fp32 FMAs; verify_data has the figures.
 MAX_PROMOTION_TAPS = 4
+SPLIT_STORE_GROUPS = (4, 8)  # that a warp stages at a time
 CLUSTERS = (1, 2, 4, 8)  # sizes that every device takes
 _MAX_DIM = 2**31  # coordinates are 32-bit and signed
 
@@ -87,13 +88,12 @@ RULES = (
         ),
     ),
     Rule(
-        sentence="split arithmetic takes block_k 32, split filters or pixels, and all store_groups",
+        sentence="split arithmetic takes block_k 32, split filters or pixels",
         holds=lambda problem, target, config: (
             config.arithmetic == "direct"
             or (
                 config.block_k == SPLIT_CHANNELS
                 and config.split != "tiles"
-                and config.store_groups == _geometry(problem, config).groups_n
             )
         ),
     ),
@@ -237,8 +237,8 @@ RULES = (
         ),
     ),
     Rule(
-        sentence="split arithmetic has no clusters, and its y leaves from registers: no stored_by_producers, no "
-        "staging_over_buffers",
+        sentence="split arithmetic has no clusters, and its y is stored by consumers, beside the buffers: no "
+        "stored_by_producers, no staging_over_buffers",
         holds=lambda problem, target, config: (
             config.arithmetic == "direct"
             or (config.cluster_k == 1 and not config.stored_by_producers and not config.staging_over_buffers)
@@ -271,7 +271,8 @@ RULES = (
     ),
     Rule(
         sentence="store_groups divides the groups of 8 pixels of a subtile, and cuts no pixel's images apart; or, "
-        "where an NCHW y is staged image by image, it is those of a part of the consumer's subtiles",
+        "where an NCHW y is staged image by image, it is those of a part of the consumer's subtiles; in split arithmetic "
+        "all of a subtile, or 4 or 8 where y is NCHW",
         holds=lambda problem, target, config: _stores_fit(_geometry(problem, config)),
     ),
     Rule(
@@ -316,6 +317,10 @@ def _other_registers(config: WgmmaConfig) -> int:
 
 def _stores_fit(geometry: WgmmaGeometry) -> bool:
     config = geometry.config
+    if config.arithmetic == "split":
+        staged = geometry.problem.y_layout == "nchw" and config.store_groups in SPLIT_STORE_GROUPS
+        whole = staged and config.store_groups < geometry.groups_n and config.store_groups * 8 % config.tile_n == 0
+        return whole or config.store_groups == geometry.groups_n
     if geometry.runs:
         return geometry.sum_groups % config.store_groups == 0 and config.store_groups % geometry.groups_n == 0
     if config.store_groups == geometry.groups_n or config.cluster_k > 1:
