@@ -87,7 +87,7 @@ def plan(problem: ConvProblem, target: Target, config: WgmmaConfig) -> Plan:
             idle_cycles=idle,
             flops=2 * geometry.tiles * config.block_n * config.subtiles * geometry.wgmma_n * gemm_k,
             l2_bytes=geometry.tiles * geometry.planes * geometry.chunks * geometry.patch_bytes
-            + filter_loads * taps * geometry.chunks * geometry.filter_bytes
+            + filter_loads * taps * geometry.chunks * geometry.filter_rings * geometry.filter_bytes
             + geometry.tiles * config.tile.pixels * config.block_n * problem.y_element_bytes,
         )
     )  # fmt: skip
@@ -99,6 +99,7 @@ def _split_values(geometry: WgmmaGeometry) -> dict[str, TemplateValue]:
     config = geometry.config
     return {
         "PROMOTION_TAPS": config.promotion_taps,
+        "STAGGERED": config.staggered,
         "STAGED_GROUPS": geometry.staged_groups,
         "LANDING": (geometry.landing or "rectangles").upper(),
         "LANDING_STAGES": config.landing_stages,

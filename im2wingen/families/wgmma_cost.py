@@ -44,7 +44,7 @@ def tile_cycles(geometry: WgmmaGeometry) -> tuple[float, float]:
         tensor += taps * geometry.chunks * _TAP
     loads = geometry.planes * geometry.chunks * geometry.patch_bytes
     if not config.filter_resident:
-        loads += taps * geometry.chunks * geometry.filter_bytes
+        loads += taps * geometry.chunks * geometry.filter_rings * geometry.filter_bytes
     tensor += geometry.planes * geometry.chunks * _PATCH
     if config.patch_stages == 1:
         tensor += geometry.planes * geometry.chunks * (_FEW_STAGES + geometry.patch_bytes / _L2_BYTES)

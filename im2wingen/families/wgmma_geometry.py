@@ -188,13 +188,24 @@ class WgmmaGeometry:
 
     @property
     def filter_bytes(self) -> int:
-        """Of one tap and chunk of a tile's filters."""
-        return self.config.block_n * self.row_bytes
+        """Of one tap and chunk of a tile's filters, or of a consumer's where each has a ring of its own."""
+        return self.filter_rows * self.row_bytes
+
+    @property
+    def filter_rings(self) -> int:
+        """Rings of filter stages."""
+        config = self.config
+        return config.num_consumer_warpgroups if config.staggered and not config.filter_resident else 1
+
+    @property
+    def filter_rows(self) -> int:
+        """Output channels of a filter stage."""
+        return CHANNELS_M if self.filter_rings > 1 else self.config.block_n
 
     @property
     def filter_buffers(self) -> int:
         problem, config = self.problem, self.config
-        return problem.r * problem.s * self.chunks if config.filter_resident else config.filter_stages
+        return problem.r * problem.s * self.chunks if config.filter_resident else self.filter_rings * config.filter_stages
 
     @property
     def landing(self) -> Landing | None:
@@ -244,7 +255,7 @@ class WgmmaGeometry:
     def _splitting_bytes(self) -> int:
         """What splitters and consumers of split operands tell each other by."""
         config = self.config
-        splitters = 4 * config.num_producer_warpgroups - 2  # warps
+        splitters = 4 * config.num_producer_warpgroups - 1 - self.filter_rings  # warps
         landing = 2 * config.landing_stages * _BARRIER_BYTES
         return config.patch_stages * (_BARRIER_BYTES + 4 * splitters + 4) + landing
 
@@ -285,7 +296,7 @@ class WgmmaGeometry:
         config = self.config
         parts = config.num_consumer_warpgroups * self.staging_parts
         staging = parts * self.staging_bytes
-        barriers = config.patch_stages + config.filter_stages + (parts if config.stored_by_producers else 0)
+        barriers = config.patch_stages + self.filter_rings * config.filter_stages + (parts if config.stored_by_producers else 0)
         barriers *= 2 * _BARRIER_BYTES
         flags = 2 * config.num_consumer_warpgroups * 4
         patches = config.patch_stages * round_up(self.patch_bytes, 1024)

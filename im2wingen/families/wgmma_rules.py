@@ -181,6 +181,17 @@ RULES = (
         ),
     ),
     Rule(
+        sentence="staggered is for two consumers of split arithmetic and tiles of several patches",
+        holds=lambda problem, target, config: (
+            not config.staggered
+            or (
+                config.arithmetic == "split"
+                and config.num_consumer_warpgroups == 2
+                and _geometry(problem, config).least_patch_stages > 1
+            )
+        ),
+    ),
+    Rule(
         sentence="prefetch is for transposed input staging without TMA, of direct arithmetic",
         holds=lambda problem, target, config: (
             not config.prefetch or (config.input_staging == "transposed" and config.arithmetic == "direct")

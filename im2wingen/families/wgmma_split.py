@@ -28,7 +28,7 @@ def split_filter_map(geometry: WgmmaGeometry, *, promotion_bytes: int) -> Tensor
     return TensorMap(
         array="packed", element="fp16",
         dims=(2 * SPLIT_CHANNELS, problem.k, geometry.chunks * problem.r * problem.s),
-        strides_bytes=(_ROW_BYTES, problem.k * _ROW_BYTES), box=(2 * SPLIT_CHANNELS, geometry.config.block_n, 1),
+        strides_bytes=(_ROW_BYTES, problem.k * _ROW_BYTES), box=(2 * SPLIT_CHANNELS, geometry.filter_rows, 1),
         swizzle_bytes=_ROW_BYTES, l2_promotion_bytes=promotion_bytes,
     )  # fmt: skip
 

@@ -1,5 +1,5 @@
 // ---- splitters: a patch's rows from 32 numbers of fp32 to [32 high halves | 32 low halves], in place ----
-constexpr int SPLITTERS = 128 * kProducers - 64, SPLITTERS_WARPS = SPLITTERS / 32;  // threads
+constexpr int SPLITTERS = 128 * kProducers - 32 * (FILTER_RINGS + 1), SPLITTERS_WARPS = SPLITTERS / 32;  // threads
 constexpr int SPLITTERS_BARRIER = 7;                                                // named
 constexpr int LOW = ROW_BYTES / 2;     // of a row: where the low halves begin
 constexpr int PATCH_PIXELS = PATCH_BYTES / ROW_BYTES, PATCH_GROUPS = (PATCH_PIXELS + 7) / 8;

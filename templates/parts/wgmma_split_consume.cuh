@@ -3,13 +3,13 @@ __device__ __forceinline__ void consume(const Smem& smem, const Splitting& split
                                         const float* bias, float* y, const float* x, const float* w) {
   const int warp = threadIdx.x % 128 / 32, lane = threadIdx.x % 32;
   Consumer consumer = {index, lane};
-  bool first = true;
+  int lag = LAG_PATCHES;
   if constexpr (kFilterResident) wait(smem.filter_full, 0);
-  if (kConsumers > 1 && index > 0) ptx::barrier_sync(4 + index, 256);  // the one before has issued its first products
+  if (kConsumers > 1 && index > 0) ptx::barrier_sync(4 + index, 256);  // the one before is as far as it should be
   Accumulators partial;
   for (int tile = blockIdx.x; tile < TILE_COUNT; tile += gridDim.x) {
     Accumulators acc;
-    multiply_tile(acc, partial, smem, splitting, consumer, first);
+    multiply_tile(acc, partial, smem, splitting, consumer, lag);
     Origin place = origin_of(tile);
     if (kSplit == FILTERS) place.k += index * 64;
     if (kSplit == PIXELS && kMapping == ROWS) place.p += index * OWN_P;
