@@ -101,7 +101,7 @@ def _split_values(geometry: WgmmaGeometry) -> dict[str, TemplateValue]:
         "PROMOTION_TAPS": config.promotion_taps,
         "STAGGERED": config.staggered,
         "STAGED_GROUPS": geometry.staged_groups,
-        "LANDING": (geometry.landing or "rectangles").upper(),
+        "LANDING": (geometry.landing.kind if geometry.landing else "rectangles").upper(),
         "LANDING_STAGES": config.landing_stages,
     }
 

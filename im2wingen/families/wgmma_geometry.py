@@ -1,20 +1,16 @@
 """What follows from a problem and a config of the wgmma family: planes, subtiles, stages, bytes of shared memory."""
 
 from dataclasses import dataclass
-from math import gcd, prod
-from typing import Literal
+from math import gcd
 
 from im2wingen.families.support import ceil_div, round_up, unit_elements
 from im2wingen.families.wgmma_config import CHANNELS_M, WgmmaConfig
+from im2wingen.families.wgmma_landing import Landing, landing_of
 from im2wingen.problem import ConvProblem
 
 STEP_BYTES = 32  # along K, of a wgmma
-SPLIT_CHANNELS = 32  # of a chunk of split operands
-MAX_BOX = 256  # elements of a side
 _BARRIER_BYTES = 8
-_LANDING_UNIT = 128  # bytes, that what lands without a swizzle begins at multiples of
-_IMAGE_PIECES = 8  # boxes of the images of a chunk
-Landing = Literal["rectangles", "strips", "images"]
+_LANDING_UNIT = 128  # bytes that the first landing stage begins at a multiple of
 SUM_GROUP_BYTES = 8 * CHANNELS_M * 4  # partial sums of 8 pixels
 
 
@@ -205,39 +201,17 @@ class WgmmaGeometry:
     @property
     def filter_buffers(self) -> int:
         problem, config = self.problem, self.config
-        return problem.r * problem.s * self.chunks if config.filter_resident else self.filter_rings * config.filter_stages
+        return (
+            problem.r * problem.s * self.chunks if config.filter_resident else self.filter_rings * config.filter_stages
+        )
 
     @property
     def landing(self) -> Landing | None:
-        """How an NCHW x lands that is transposed while it is split; None where TMA's strides or boxes do not allow it."""
-        problem, config = self.problem, self.config
-        if problem.stride_w > 1 or (8 % config.tile_n and config.tile_n % 8):
-            return None
-        whole_rows = self.patch_w == problem.w and problem.pad_left == 0 and problem.stride_h == 1
-        pixels = problem.h * problem.w
-        if whole_rows and pixels % 4 == 0 and round_up(self.patch_h * self.patch_w, 4) <= MAX_BOX:
-            return "strips"
-        if problem.w % 4 == 0 and self.patch_w <= MAX_BOX:
-            return "rectangles"
-        whole_images = whole_rows and self.patch_h <= problem.h and config.tile_p >= problem.p and problem.pad_top == 0
-        piece = SPLIT_CHANNELS // _IMAGE_PIECES * pixels
-        return "images" if whole_images and problem.c % 4 == 0 and piece <= MAX_BOX else None
-
-    @property
-    def landing_box(self) -> tuple[int, ...]:
-        """Of one load: (columns, rows, channels, images); strips: (pixels, channels, images); images: (numbers, images, 1)."""
-        problem, images = self.problem, self.config.tile_n
-        if self.landing == "rectangles":
-            return round_up(self.patch_w, 4), self.patch_h, SPLIT_CHANNELS, images
-        if self.landing == "strips":
-            return round_up(self.patch_h * self.patch_w, 4), SPLIT_CHANNELS, images
-        return SPLIT_CHANNELS // _IMAGE_PIECES * problem.h * problem.w, images, 1
-
-    @property
-    def landing_bytes(self) -> int:
-        """Of one landing stage."""
-        pieces = _IMAGE_PIECES if self.landing == "images" else 1
-        return pieces * round_up(4 * prod(self.landing_box), _LANDING_UNIT)
+        """Of an NCHW x that is transposed while it is split, where that can be."""
+        config = self.config
+        return landing_of(
+            self.problem, tile_n=config.tile_n, tile_p=config.tile_p, patch_h=self.patch_h, patch_w=self.patch_w
+        )
 
     @property
     def staged_groups(self) -> int:
@@ -245,11 +219,15 @@ class WgmmaGeometry:
         return self.config.store_groups if self.config.store_groups < self.groups_n else 0
 
     @property
-    def split_staging_bytes(self) -> int:
-        """Of all consumers; a warp has 16 channels."""
-        groups = self.staged_groups
-        pitch = 8 * groups + (16 if groups % 2 else 8)
-        return 4 * CHANNELS_M * pitch * self.config.num_consumer_warpgroups if groups else 0
+    def _split_staging_bytes(self) -> int:
+        """Of all consumers: 64 channels of each, in rows that are padded against bank conflicts."""
+        pixels = 8 * self.staged_groups
+        return 4 * CHANNELS_M * (pixels + 8) * self.config.num_consumer_warpgroups if pixels else 0
+
+    @property
+    def _landing_bytes(self) -> int:
+        landing = self.landing if self.config.input_staging == "transposed" else None
+        return self.config.landing_stages * landing.stage_bytes if landing else 0
 
     @property
     def _splitting_bytes(self) -> int:
@@ -296,15 +274,18 @@ class WgmmaGeometry:
         config = self.config
         parts = config.num_consumer_warpgroups * self.staging_parts
         staging = parts * self.staging_bytes
-        barriers = config.patch_stages + self.filter_rings * config.filter_stages + (parts if config.stored_by_producers else 0)
+        barriers = (
+            config.patch_stages
+            + self.filter_rings * config.filter_stages
+            + (parts if config.stored_by_producers else 0)
+        )
         barriers *= 2 * _BARRIER_BYTES
         flags = 2 * config.num_consumer_warpgroups * 4
         patches = config.patch_stages * round_up(self.patch_bytes, 1024)
         buffers = self.filter_buffers * self.filter_bytes + patches
         if config.arithmetic == "split":
-            end = buffers + barriers + flags + self._splitting_bytes
-            landing = config.landing_stages * self.landing_bytes if config.input_staging == "transposed" else 0
-            return round_up(end, _LANDING_UNIT) + landing + self.split_staging_bytes
+            end = round_up(buffers + barriers + flags + self._splitting_bytes, _LANDING_UNIT)
+            return end + self._landing_bytes + self._split_staging_bytes
         if config.cluster_k > 1:  # sums and staging lie over the buffers
             sums = config.num_consumer_warpgroups * self.sum_groups * SUM_GROUP_BYTES
             return max(buffers, sums + staging) + barriers + flags

@@ -3,7 +3,9 @@
 from im2wingen.families.base import AnyTarget, Rule
 from im2wingen.families.support import ceil_div, foreign_layout, unit_elements
 from im2wingen.families.wgmma_config import WgmmaConfig
-from im2wingen.families.wgmma_geometry import SPLIT_CHANNELS, WgmmaGeometry, horizontal, vertical
+from im2wingen.families.wgmma_geometry import WgmmaGeometry, horizontal, vertical
+from im2wingen.families.wgmma_landing import SPLIT_CHANNELS
+from im2wingen.families.wgmma_split_rules import SPLIT_RULES
 from im2wingen.problem import ConvProblem
 from im2wingen.target import Target
 
@@ -13,9 +15,6 @@ _LEAST_REGISTERS = 28  # likewise, at the launch; ptxas (CUDA 13.0) asks for 26 
 _PRECISIONS = ("fp32", "fp16", "bf16", "tf32", "int8", "e4m3", "e5m2")
 _MAX_INT8_TERMS = 2**17 - 1  # of magnitude 2^14 or less, that int32 holds the sum of
 ROW_BYTES = (128, 64)  # of a chunk: the swizzles
-# More of 32 channels in a partial sum would be less exact than a chain of fp32 FMAs; verify_data has the figures.
-MAX_PROMOTION_TAPS = 4
-SPLIT_STORE_GROUPS = (4, 8)  # that a warp stages at a time
 CLUSTERS = (1, 2, 4, 8)  # sizes that every device takes
 _MAX_DIM = 2**31  # coordinates are 32-bit and signed
 
@@ -75,28 +74,7 @@ def _geometry(problem: ConvProblem, config: WgmmaConfig) -> WgmmaGeometry:
 
 
 RULES = (
-    Rule(
-        sentence="arithmetic is split for fp32, direct for all else",
-        holds=lambda problem, target, config: (config.arithmetic == "split") == (problem.precision == "fp32"),
-    ),
-    Rule(
-        sentence="promotion_taps is at most 4 and the taps of a plane in split arithmetic, 1 in direct",
-        holds=lambda problem, target, config: (
-            config.promotion_taps <= min(MAX_PROMOTION_TAPS, _geometry(problem, config).plane_taps[0])
-            if config.arithmetic == "split"
-            else config.promotion_taps == 1
-        ),
-    ),
-    Rule(
-        sentence="split arithmetic takes block_k 32, split filters or pixels",
-        holds=lambda problem, target, config: (
-            config.arithmetic == "direct"
-            or (
-                config.block_k == SPLIT_CHANNELS
-                and config.split != "tiles"
-            )
-        ),
-    ),
+    *SPLIT_RULES,
     Rule(
         sentence="num_consumer_warpgroups is from 1 to 3",
         holds=lambda problem, target, config: 1 <= config.num_consumer_warpgroups <= 3,
@@ -152,24 +130,6 @@ RULES = (
         holds=lambda problem, target, config: config.input_staging == "tma" or problem.x_layout == "nchw",
     ),
     Rule(
-        sentence="split arithmetic transposes an x of stride_w 1, where W, H*W or, for whole images, C is a multiple of 4 "
-        "(16 bytes, the step of TMA's strides), and tile_n is 1, 2, 4 or a multiple of 8",
-        holds=lambda problem, target, config: (
-            config.arithmetic == "direct"
-            or config.input_staging == "tma"
-            or _geometry(problem, config).landing is not None
-        ),
-    ),
-    Rule(
-        sentence="landing_stages is 1 or 2 where split arithmetic transposes x, 1 in all else",
-        holds=lambda problem, target, config: (
-            config.landing_stages == 1
-            or (
-                config.landing_stages == 2 and config.arithmetic == "split" and config.input_staging == "transposed"
-            )
-        ),
-    ),
-    Rule(
         sentence="num_producer_warpgroups is 1, or 2 where they transpose or split for several consumers",
         holds=lambda problem, target, config: (
             config.num_producer_warpgroups == 1
@@ -177,17 +137,6 @@ RULES = (
                 config.num_producer_warpgroups == 2
                 and (config.input_staging == "transposed" or config.arithmetic == "split")
                 and config.num_consumer_warpgroups > 1
-            )
-        ),
-    ),
-    Rule(
-        sentence="staggered is for two consumers of split arithmetic and tiles of several patches",
-        holds=lambda problem, target, config: (
-            not config.staggered
-            or (
-                config.arithmetic == "split"
-                and config.num_consumer_warpgroups == 2
-                and _geometry(problem, config).least_patch_stages > 1
             )
         ),
     ),
@@ -248,14 +197,6 @@ RULES = (
         ),
     ),
     Rule(
-        sentence="split arithmetic has no clusters, and its y is stored by consumers, beside the buffers: no "
-        "stored_by_producers, no staging_over_buffers",
-        holds=lambda problem, target, config: (
-            config.arithmetic == "direct"
-            or (config.cluster_k == 1 and not config.stored_by_producers and not config.staging_over_buffers)
-        ),
-    ),
-    Rule(
         sentence="stored_by_producers is for an NCHW y without padding of x, patches that TMA brings, no cluster, and "
         "staging that does not lie over the buffers",
         holds=lambda problem, target, config: (
@@ -282,9 +223,8 @@ RULES = (
     ),
     Rule(
         sentence="store_groups divides the groups of 8 pixels of a subtile, and cuts no pixel's images apart; or, "
-        "where an NCHW y is staged image by image, it is those of a part of the consumer's subtiles; in split arithmetic "
-        "all of a subtile, or 4 or 8 where y is NCHW",
-        holds=lambda problem, target, config: _stores_fit(_geometry(problem, config)),
+        "where an NCHW y is staged image by image, it is those of a part of the consumer's subtiles",
+        holds=lambda problem, target, config: config.arithmetic == "split" or _stores_fit(_geometry(problem, config)),
     ),
     Rule(
         sentence="l2_promotion_bytes is 64, 128 or 256",
@@ -328,10 +268,6 @@ def _other_registers(config: WgmmaConfig) -> int:
 
 def _stores_fit(geometry: WgmmaGeometry) -> bool:
     config = geometry.config
-    if config.arithmetic == "split":
-        staged = geometry.problem.y_layout == "nchw" and config.store_groups in SPLIT_STORE_GROUPS
-        whole = staged and config.store_groups < geometry.groups_n and config.store_groups * 8 % config.tile_n == 0
-        return whole or config.store_groups == geometry.groups_n
     if geometry.runs:
         return geometry.sum_groups % config.store_groups == 0 and config.store_groups % geometry.groups_n == 0
     if config.store_groups == geometry.groups_n or config.cluster_k > 1:

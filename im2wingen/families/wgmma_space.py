@@ -11,8 +11,18 @@ from im2wingen.families.base import Arithmetic, Choose
 from im2wingen.families.support import ceil_div
 from im2wingen.families.wgmma_config import InputStaging, Split, WgmmaConfig
 from im2wingen.families.wgmma_cost import estimated_cycles
-from im2wingen.families.wgmma_geometry import SPLIT_CHANNELS, WgmmaGeometry
-from im2wingen.families.wgmma_rules import CLUSTERS, MAX_PROMOTION_TAPS, ROW_BYTES, RULES
+from im2wingen.families.wgmma_geometry import WgmmaGeometry
+from im2wingen.families.wgmma_landing import SPLIT_CHANNELS
+from im2wingen.families.wgmma_rules import CLUSTERS, ROW_BYTES, RULES
+from im2wingen.families.wgmma_split_space import (
+    by_sums,
+    fits,
+    landings,
+    least_filter_stages,
+    promotions,
+    split_store_groups,
+    staggers,
+)
 from im2wingen.problem import ConvProblem
 from im2wingen.target import Target
 
@@ -36,7 +46,9 @@ def suggest(problem: ConvProblem, target: Target, choose: Choose) -> WgmmaConfig
     found = shapes(problem, target)
     config = found[choose(",".join(_SHAPE_FIELDS), list(found))]
     config = replace(config, store_groups=_choose_of(choose, "store_groups", _store_groups(config, problem, target)))
-    config = replace(config, promotion_taps=_choose_of(choose, "promotion_taps", _promotions(config, problem, target)))
+    config = replace(config, staggered=_choose_of(choose, "staggered", staggers(config, problem, target)))
+    config = replace(config, promotion_taps=_choose_of(choose, "promotion_taps", promotions(config, problem, target)))
+    config = replace(config, landing_stages=_choose_of(choose, "landing_stages", landings(config, problem, target)))
     config = replace(config, patch_stages=_choose_of(choose, "patch_stages", _patch_stages(config, problem, target)))
     config = replace(config, filter_stages=_choose_of(choose, "filter_stages", _filter_stages(config, problem, target)))
     return replace(
@@ -73,7 +85,7 @@ def shapes(problem: ConvProblem, target: Target) -> Mapping[str, WgmmaConfig]:
     legal = [config for config in _all_shapes(problem, target) if not _broken(problem, target, config)]
     # stages take the longest to find: only for what could be among the best if two patches fit
     legal.sort(
-        key=lambda config: cycles_of(replace(config, patch_stages=2, promotion_taps=_by_sums(config, problem)[0]))
+        key=lambda config: cycles_of(replace(config, patch_stages=2, promotion_taps=by_sums(config, problem)[0]))
     )
     ranked = []
     finalists: Counter[tuple[str, ...]] = Counter()
@@ -101,7 +113,8 @@ def _finished(config: WgmmaConfig, problem: ConvProblem, target: Target) -> Iter
     may = problem.y_layout == "nchw" and not config.staging_over_buffers and not _broken(problem, target, by_others)
     for one in (config, by_others) if may else (config,):
         stored = replace(one, store_groups=_store_groups(one, problem, target)[0])
-        stored = replace(stored, promotion_taps=_promotions(stored, problem, target)[0])
+        stored = replace(stored, staggered=staggers(stored, problem, target)[0])
+        stored = replace(stored, promotion_taps=promotions(stored, problem, target)[0])
         loaded = replace(stored, patch_stages=_patch_stages(stored, problem, target)[0])
         yield replace(loaded, filter_stages=_filter_stages(loaded, problem, target)[0])
 
@@ -194,10 +207,6 @@ def _broken(problem: ConvProblem, target: Target, config: WgmmaConfig) -> bool:
     return not all(rule.holds(problem, target, config) for rule in RULES)
 
 
-def _fits(problem: ConvProblem, target: Target, config: WgmmaConfig) -> bool:
-    return WgmmaGeometry(problem=problem, config=config).smem_bytes <= target.smem_per_block_bytes
-
-
 def _store_groups(config: WgmmaConfig, problem: ConvProblem, target: Target) -> list[int]:
     """The largest that leaves room for stages of patches and filters, and the next smaller."""
     geometry = WgmmaGeometry(problem=problem, config=config)
@@ -205,7 +214,7 @@ def _store_groups(config: WgmmaConfig, problem: ConvProblem, target: Target) -> 
     if config.cluster_k > 1:
         return [geometry.share_groups]
     if config.arithmetic == "split":
-        return [groups]
+        return split_store_groups(config, problem, target)
     if geometry.runs:
         rows = config.own_subtiles
         whole = [groups * g for g in range(rows, 0, -1) if rows % g == 0]
@@ -216,7 +225,7 @@ def _store_groups(config: WgmmaConfig, problem: ConvProblem, target: Target) -> 
     filters = [1] if config.filter_resident else [4, 3, 2]
     for patches, filter_stages in [(p, f) for p in range(2, geometry.least_patch_stages - 1, -1) for f in filters]:
         roomy = replace(config, patch_stages=patches, filter_stages=filter_stages)
-        if fitting := [g for g in whole if _fits(problem, target, replace(roomy, store_groups=g))]:
+        if fitting := [g for g in whole if fits(problem, target, replace(roomy, store_groups=g))]:
             return fitting[:2]
     return whole[-1:]
 
@@ -231,34 +240,6 @@ def _prefetches(config: WgmmaConfig) -> list[bool]:
     return [True, False] if config.input_staging == "transposed" and config.arithmetic == "direct" else [False]
 
 
-def _by_sums(config: WgmmaConfig, problem: ConvProblem) -> list[int]:
-    """Taps of a partial sum, those that make the fewest sums first; the fewer taps, the more exact."""
-    if config.arithmetic != "split":
-        return [1]
-    geometry = WgmmaGeometry(problem=problem, config=config)
-    choices = range(1, min(MAX_PROMOTION_TAPS, geometry.plane_taps[0]) + 1)
-
-    def sums(taps: int) -> int:
-        return WgmmaGeometry(problem=problem, config=replace(config, promotion_taps=taps)).partial_sums
-
-    return sorted(choices, key=lambda taps: (sums(taps), taps))
-
-
-def _promotions(config: WgmmaConfig, problem: ConvProblem, target: Target) -> list[int]:
-    """The best whose filters fit shared memory together."""
-    least = WgmmaGeometry(problem=problem, config=config).least_patch_stages
-
-    def fits(taps: int) -> bool:
-        stages = _least_filter_stages(replace(config, promotion_taps=taps))
-        return _fits(problem, target, replace(config, patch_stages=least, filter_stages=stages))
-
-    return [taps for taps in _by_sums(config, problem) if fits(taps)][:3] or [1]
-
-
-def _least_filter_stages(config: WgmmaConfig) -> int:
-    return 1 if config.filter_resident else max(2, config.promotion_taps)
-
-
 def _patch_stages(config: WgmmaConfig, problem: ConvProblem, target: Target) -> list[int]:
     """As many as fit beside filter stages, most useful first: two patches of many taps, or many of few taps."""
     geometry = WgmmaGeometry(problem=problem, config=config)
@@ -271,7 +252,7 @@ def _patch_stages(config: WgmmaConfig, problem: ConvProblem, target: Target) -> 
         beside = 1 if config.filter_resident else max(3, min(stages * taps, 6))
         if config.arithmetic == "split" and not config.filter_resident:
             beside = config.promotion_taps + 3
-        if _fits(problem, target, replace(config, patch_stages=stages, filter_stages=beside)):
+        if fits(problem, target, replace(config, patch_stages=stages, filter_stages=beside)):
             fitting.append(stages)
     fitting = fitting or [least]
     if config.split == "tiles":
@@ -283,11 +264,11 @@ def _filter_stages(config: WgmmaConfig, problem: ConvProblem, target: Target) ->
     """What is left of shared memory, and less."""
     if config.filter_resident:
         return [1]
-    least = _least_filter_stages(config)
+    least = least_filter_stages(config)
     fitting = [
         stages
         for stages in range(least, _MAX_FILTER_STAGES + 1)
-        if _fits(problem, target, replace(config, filter_stages=stages))
+        if fits(problem, target, replace(config, filter_stages=stages))
     ]
     most = max(fitting, default=least)
     return sorted({most, max(least, most * 2 // 3), max(least, most // 2)}, reverse=True)

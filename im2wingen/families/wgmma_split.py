@@ -2,7 +2,8 @@
 
 from im2wingen.families.base import Launch, TensorMap
 from im2wingen.families.support import ceil_div, problem_values
-from im2wingen.families.wgmma_geometry import SPLIT_CHANNELS, WgmmaGeometry, vertical
+from im2wingen.families.wgmma_geometry import WgmmaGeometry, vertical
+from im2wingen.families.wgmma_landing import SPLIT_CHANNELS
 
 _THREADS = 256
 _ROW_BYTES = 4 * SPLIT_CHANNELS  # high and low halves of a chunk
@@ -35,24 +36,27 @@ def split_filter_map(geometry: WgmmaGeometry, *, promotion_bytes: int) -> Tensor
 
 def landing_maps(geometry: WgmmaGeometry) -> tuple[TensorMap, ...]:
     """The NCHW x of each plane as (W, rows, C, N); where strips land (H*W, C, N), where images land (C*H*W, N, 1)."""
-    problem, config = geometry.problem, geometry.config
+    problem, landing = geometry.problem, geometry.landing
+    if landing is None:
+        raise ValueError("x does not land: transposed input staging breaks a rule")
     row, pixels = 4 * problem.w, problem.h * problem.w
     image = 4 * problem.c * pixels
     maps = []
+    dims: tuple[int, ...]
+    strides: tuple[int, ...]
     for plane in range(vertical(problem).used_planes):
         top = vertical(problem).place(plane)[0]
-        dims, strides = {
-            "rectangles": (
-                (problem.w, ceil_div(problem.h - top, problem.stride_h), problem.c, problem.n),
-                (problem.stride_h * row, 4 * pixels, image),
-            ),
-            "strips": ((pixels, problem.c, problem.n), (4 * pixels, image)),
-            "images": ((problem.c * pixels, problem.n, 1), (image, problem.n * image)),
-        }[geometry.landing or "rectangles"]
+        if landing.kind == "rectangles":
+            dims = problem.w, ceil_div(problem.h - top, problem.stride_h), problem.c, problem.n
+            strides = problem.stride_h * row, 4 * pixels, image
+        elif landing.kind == "strips":
+            dims, strides = (pixels, problem.c, problem.n), (4 * pixels, image)
+        else:
+            dims, strides = (problem.c * pixels, problem.n, 1), (image, problem.n * image)
         maps.append(
             TensorMap(
-                array="x", element="fp32", offset_bytes=top * row, dims=dims, strides_bytes=strides,
-                box=geometry.landing_box, swizzle_bytes=0, l2_promotion_bytes=config.l2_promotion_bytes,
+                array="x", element="fp32", offset_bytes=top * row, dims=dims, strides_bytes=strides, box=landing.box,
+                swizzle_bytes=0, l2_promotion_bytes=geometry.config.l2_promotion_bytes,
             )
         )  # fmt: skip
     return tuple(maps)

@@ -1,0 +1,74 @@
+"""The part of wgmma's search space that is for split operands."""
+
+from dataclasses import replace
+
+from im2wingen.families.wgmma_config import WgmmaConfig
+from im2wingen.families.wgmma_geometry import WgmmaGeometry
+from im2wingen.families.wgmma_split_rules import MAX_PROMOTION_TAPS, SPLIT_STORE_GROUPS
+from im2wingen.problem import ConvProblem
+from im2wingen.target import Target
+
+
+def fits(problem: ConvProblem, target: Target, config: WgmmaConfig) -> bool:
+    return WgmmaGeometry(problem=problem, config=config).smem_bytes <= target.smem_per_block_bytes
+
+
+def split_store_groups(config: WgmmaConfig, problem: ConvProblem, target: Target) -> list[int]:
+    """From registers or staged; where pixels of several images are neighbours in registers, staged first."""
+    geometry = WgmmaGeometry(problem=problem, config=config)
+    groups, images = geometry.groups_n, config.tile_n
+    if problem.y_layout == "nhwc":
+        return [groups]
+    least = replace(config, patch_stages=geometry.least_patch_stages, filter_stages=least_filter_stages(config))
+    staged = [g for g in SPLIT_STORE_GROUPS if g < groups and g * 8 % images == 0]
+    staged = [g for g in staged if fits(problem, target, replace(least, store_groups=g))]
+    return [groups, *staged] if images == 1 else [*staged, groups]
+
+
+def staggers(config: WgmmaConfig, problem: ConvProblem, target: Target) -> list[bool]:
+    """Whether consumers begin apart; first where a CTA has a next tile to multiply while one is stored."""
+    geometry = WgmmaGeometry(problem=problem, config=config)
+    several = geometry.least_patch_stages > 1
+    if config.arithmetic == "direct" or config.num_consumer_warpgroups != 2 or not several:
+        return [False]
+    apart = replace(config, staggered=True, patch_stages=geometry.least_patch_stages)
+    if not fits(problem, target, replace(apart, filter_stages=least_filter_stages(apart))):
+        return [False]
+    return [True, False] if geometry.tiles > target.sm_count else [False, True]
+
+
+def by_sums(config: WgmmaConfig, problem: ConvProblem) -> list[int]:
+    """Taps of a partial sum, those that make the fewest sums first; the fewer taps, the more exact."""
+    if config.arithmetic != "split":
+        return [1]
+    geometry = WgmmaGeometry(problem=problem, config=config)
+    choices = range(1, min(MAX_PROMOTION_TAPS, geometry.plane_taps[0]) + 1)
+
+    def sums(taps: int) -> int:
+        return WgmmaGeometry(problem=problem, config=replace(config, promotion_taps=taps)).partial_sums
+
+    return sorted(choices, key=lambda taps: (sums(taps), taps))
+
+
+def promotions(config: WgmmaConfig, problem: ConvProblem, target: Target) -> list[int]:
+    """The best whose filters fit shared memory together."""
+    least = WgmmaGeometry(problem=problem, config=config).least_patch_stages
+
+    def taps_fit(taps: int) -> bool:
+        stages = least_filter_stages(replace(config, promotion_taps=taps))
+        return fits(problem, target, replace(config, patch_stages=least, filter_stages=stages))
+
+    return [taps for taps in by_sums(config, problem) if taps_fit(taps)][:3] or [1]
+
+
+def least_filter_stages(config: WgmmaConfig) -> int:
+    return 1 if config.filter_resident else max(2, config.promotion_taps)
+
+
+def landings(config: WgmmaConfig, problem: ConvProblem, target: Target) -> list[int]:
+    """Landing stages of an x that is transposed."""
+    if config.arithmetic == "direct" or config.input_staging == "tma":
+        return [1]
+    least = WgmmaGeometry(problem=problem, config=config).least_patch_stages
+    two = replace(config, landing_stages=2, patch_stages=least, filter_stages=least_filter_stages(config))
+    return [1, 2] if fits(problem, target, two) else [1]
