@@ -18,7 +18,7 @@ __device__ __forceinline__ bool copy_staged(float* y, const float* staging, Orig
     const int pixel = item % COLUMNS * TILE_N + item / COLUMNS;
     int n = 0;
     const int offset = pixel_offset(first * 8 + pixel, place, n);
-    if (offset < 0 || first * 8 + pixel >= WGMMA_N) continue;
+    if (offset < 0) continue;
     float* const to = y + (int64_t(n) * K + k) * (P * Q) + offset;
 #pragma unroll
     for (int channel = 0; channel < 16; ++channel)

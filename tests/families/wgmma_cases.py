@@ -26,7 +26,7 @@ _SMALL: dict[str, Any] = {
 
 
 # An edit of wgmma_split: finite data need no repair, which would hide what goes wrong.
-NO_SPLIT_REPAIR = (", channels, lane)) repair_outputs(x, w, bias, y, place, k, lane);", ", channels, lane)) __trap();")
+NO_SPLIT_REPAIR = ("if (saw_nan) repair_outputs(x, w, bias, y, place, k, lane);", "if (saw_nan) __trap();")
 
 
 def config_of(problem: ConvProblem, **changes: Any) -> WgmmaConfig:
