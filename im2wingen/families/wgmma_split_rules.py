@@ -35,8 +35,8 @@ SPLIT_RULES = (
         ),
     ),
     Rule(
-        sentence="split arithmetic transposes an x of stride_w 1 where W, H*W or, for tiles of whole images, C is a multiple "
-        "of 4 (16 bytes, the step of TMA's strides), and tile_n is 1, 2, 4 or a multiple of 8",
+        sentence="split arithmetic transposes an x of stride_w 1 where W, H*W or, for tiles of whole images, C is a "
+        "multiple of 4 (16 bytes, the step of TMA's strides), and tile_n is 1, 2, 4 or a multiple of 8",
         holds=lambda problem, target, config: (
             config.arithmetic == "direct"
             or config.input_staging == "tma"

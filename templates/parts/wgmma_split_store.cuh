@@ -20,13 +20,13 @@ struct Channels {
 };
 
 // Whether a thread's two pixels of a group are neighbours in y, aligned together, and stored both or none.
-constexpr bool kPairs = !kOutputChannelsLast && TILE_N == 1 && TILE_Q % 2 == 0 && Q % 2 == 0 &&
+constexpr bool kPaired = !kOutputChannelsLast && TILE_N == 1 && TILE_Q % 2 == 0 && Q % 2 == 0 &&
                         (kMapping == BLOCK || JOINED_ROWS == 1 || PATCH_W % 2 == 0);
 
 // Whether an output came out as NaN: an Inf among the operands makes NaN of what may be finite or infinite, and so does a
 // sum that overflows with its scale.
 __device__ __forceinline__ bool store(float* y, const Accumulators& acc, Origin place, const Channels& channels, int lane) {
-  constexpr int kTogether = kPairs ? 2 : 1;
+  constexpr int kTogether = kPaired ? 2 : 1;
   struct alignas(kTogether * sizeof(float)) Stored {
     float e[kTogether];
   };
