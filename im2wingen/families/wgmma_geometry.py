@@ -210,7 +210,12 @@ class WgmmaGeometry:
         """Of an NCHW x that is transposed while it is split, where that can be."""
         config = self.config
         return landing_of(
-            self.problem, tile_n=config.tile_n, tile_p=config.tile_p, patch_h=self.patch_h, patch_w=self.patch_w
+            self.problem,
+            tile_n=config.tile_n,
+            tile_p=config.tile_p,
+            tile_q=config.tile_q,
+            patch_h=self.patch_h,
+            patch_w=self.patch_w,
         )
 
     @property

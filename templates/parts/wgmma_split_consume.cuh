@@ -21,6 +21,8 @@ __device__ __forceinline__ void consume(const Smem& smem, const Splitting& split
     bool saw_nan;
     if constexpr (kStagedGroups > 0)
       saw_nan = store_staged(y, acc, staging_of_warp(splitting, index * 4 + warp), place, channels, place.k + warp * 16, lane);
+    else if constexpr (kSectors)
+      saw_nan = store_sectors(y, acc, place, channels, lane);
     else
       saw_nan = store(y, acc, place, channels, lane);
     if (saw_nan) repair_outputs(x, w, bias, y, place, k, lane);

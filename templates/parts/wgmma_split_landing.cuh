@@ -3,9 +3,22 @@
 //   RECTANGLES  rows of the patch, widened to 16 bytes
 //   STRIPS      the patch has whole rows, which are neighbours in x: one run of them a channel
 //   IMAGES      the patch has whole images, whose channels are neighbours: PIECES boxes, of PIECE_CHANNELS channels each
-constexpr int LANDED_PITCH = kLanding == RECTANGLES ? (PATCH_W + 3) / 4 * 4 : PATCH_W;  // numbers from row to row
+// A box begins at a multiple of 16 bytes of x, else the H200 traps: as many numbers land before those of a tile.
+__device__ constexpr int landed_before(int p, int q) {
+  return kLanding == RECTANGLES ? (q + Horizontal::shift(0)) & 3 : kLanding == STRIPS ? (p + Vertical::shift(0)) * W & 3 : 0;
+}
+__device__ constexpr int most_before() {
+  int most = 0;
+  for (int i = 0; i < 4; ++i) {  // then they repeat
+    const int before = landed_before(i < TILES_P ? i * TILE_P : 0, i < TILES_Q ? i * TILE_Q : 0);
+    if (before > most) most = before;
+  }
+  return most;
+}
+constexpr int LANDED_BEFORE = most_before();
+constexpr int LANDED_PITCH = kLanding == RECTANGLES ? (LANDED_BEFORE + PATCH_W + 3) / 4 * 4 : PATCH_W;  // numbers from row to row
 constexpr int LANDED_CHANNEL = kLanding == RECTANGLES ? PATCH_H * LANDED_PITCH
-                               : kLanding == STRIPS   ? (PATCH_H * PATCH_W + 3) / 4 * 4
+                               : kLanding == STRIPS   ? (LANDED_BEFORE + PATCH_H * PATCH_W + 3) / 4 * 4
                                                       : H * W;
 constexpr int PIECES = kLanding == IMAGES ? 8 : 1, PIECE_CHANNELS = BLOCK_K / PIECES;
 constexpr int LANDED_IMAGE = PIECE_CHANNELS * LANDED_CHANNEL, PIECE_NUMBERS = TILE_N * LANDED_IMAGE;
@@ -22,6 +35,7 @@ __device__ __forceinline__ void load_landing(const Smem& smem, const Splitting& 
 #pragma unroll 1
   for (int tile = blockIdx.x; tile < TILE_COUNT; tile += gridDim.x) {
     const Origin origin = origin_of(tile);
+    const int before = landed_before(origin.p, origin.q);
 #pragma unroll 1
     for (int chunk = 0; chunk < CHUNKS; ++chunk)
 #pragma unroll 1
@@ -33,10 +47,10 @@ __device__ __forceinline__ void load_landing(const Smem& smem, const Splitting& 
         wait(splitting.landed_empty + ring.stage, ring.parity ^ 1);
         ptx::mbarrier_arrive_expect_tx(full, PIECES * PIECE_NUMBERS * int(sizeof(float)));
         if constexpr (kLanding == RECTANGLES) {
-          ptx::cp_async_bulk_tensor_4d_load(landed, &input.plane[i], full, origin.q + plane.shift_w, row, chunk * BLOCK_K,
-                                            origin.n);
+          ptx::cp_async_bulk_tensor_4d_load(landed, &input.plane[i], full, origin.q + plane.shift_w - before, row,
+                                            chunk * BLOCK_K, origin.n);
         } else if constexpr (kLanding == STRIPS) {
-          ptx::cp_async_bulk_tensor_3d_load(landed, &input.plane[i], full, row * W, chunk * BLOCK_K, origin.n);
+          ptx::cp_async_bulk_tensor_3d_load(landed, &input.plane[i], full, row * W - before, chunk * BLOCK_K, origin.n);
         } else {
 #pragma unroll 1
           for (int piece = 0; piece < PIECES; ++piece)

@@ -27,6 +27,11 @@ __device__ __forceinline__ void split_patches(const Smem& smem, const Splitting&
   Ring<kLandingStages> landing;
 #pragma unroll 1
   for (int tile = blockIdx.x; tile < TILE_COUNT; tile += gridDim.x) {
+    int before = 0;
+    if constexpr (kTransposed && LANDED_BEFORE > 0) {
+      const Origin origin = origin_of(tile);
+      before = landed_before(origin.p, origin.q);
+    }
 #pragma unroll 1
     for (int i = 0; i < CHUNKS * PLANES; ++i) {
       unsigned char* const patch = smem.patches + ring.stage * PATCH_STAGE;
@@ -44,7 +49,7 @@ __device__ __forceinline__ void split_patches(const Smem& smem, const Splitting&
         largest = largest_of_all<true>(patch, landed, seen, thread);
       }
       if constexpr (kTransposed)
-        split_landed(patch, landed, scale_of(largest), thread);
+        split_landed(patch, landed + before, scale_of(largest), thread);
       else
         split_rows(patch, scale_of(largest), thread / 32, part_of(lane));
       if (thread == 0) splitting.inverse_scale[ring.stage] = inverse_scale_of(largest);
