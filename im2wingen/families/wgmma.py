@@ -102,7 +102,6 @@ def _split_values(geometry: WgmmaGeometry) -> dict[str, TemplateValue]:
         "STAGGERED": config.staggered,
         "STAGED_GROUPS": geometry.staged_groups,
         "LANDING": (geometry.landing.kind if geometry.landing else "rectangles").upper(),
-        "LANDING_STAGES": config.landing_stages,
     }
 
 

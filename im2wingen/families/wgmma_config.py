@@ -23,7 +23,6 @@ class WgmmaConfig(Config):
     mapping: Mapping  # of the pixels of a subtile to wgmma's N
     split: Split  # what the consumers share
     input_staging: InputStaging  # of an NCHW x: tma after a kernel that brings it into NHWC, or transposed in this one
-    landing_stages: int  # of split operands: where a transposed x lands before it is split; else 1
     prefetch: bool  # of what is to be transposed, to L2
     num_producer_warpgroups: int
     num_consumer_warpgroups: int

@@ -10,7 +10,7 @@ from im2wingen.problem import ConvProblem
 
 STEP_BYTES = 32  # along K, of a wgmma
 _BARRIER_BYTES = 8
-_LANDING_UNIT = 128  # bytes that the first landing stage begins at a multiple of
+_LANDING_UNIT = 128  # bytes that what lands begins at a multiple of
 SUM_GROUP_BYTES = 8 * CHANNELS_M * 4  # partial sums of 8 pixels
 
 
@@ -232,14 +232,14 @@ class WgmmaGeometry:
     @property
     def _landing_bytes(self) -> int:
         landing = self.landing if self.config.input_staging == "transposed" else None
-        return self.config.landing_stages * landing.stage_bytes if landing else 0
+        return landing.stage_bytes if landing else 0
 
     @property
     def _splitting_bytes(self) -> int:
         """What splitters and consumers of split operands tell each other by."""
         config = self.config
         splitters = 4 * config.num_producer_warpgroups - 1 - self.filter_rings  # warps
-        landing = 2 * config.landing_stages * _BARRIER_BYTES
+        landing = 2 * _BARRIER_BYTES
         return config.patch_stages * (_BARRIER_BYTES + 4 * splitters + 4) + landing
 
     @property

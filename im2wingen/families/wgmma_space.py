@@ -17,7 +17,6 @@ from im2wingen.families.wgmma_rules import CLUSTERS, ROW_BYTES, RULES
 from im2wingen.families.wgmma_split_space import (
     by_sums,
     fits,
-    landings,
     least_filter_stages,
     promotions,
     split_store_groups,
@@ -48,7 +47,6 @@ def suggest(problem: ConvProblem, target: Target, choose: Choose) -> WgmmaConfig
     config = replace(config, store_groups=_choose_of(choose, "store_groups", _store_groups(config, problem, target)))
     config = replace(config, staggered=_choose_of(choose, "staggered", staggers(config, problem, target)))
     config = replace(config, promotion_taps=_choose_of(choose, "promotion_taps", promotions(config, problem, target)))
-    config = replace(config, landing_stages=_choose_of(choose, "landing_stages", landings(config, problem, target)))
     config = replace(config, patch_stages=_choose_of(choose, "patch_stages", _patch_stages(config, problem, target)))
     config = replace(config, filter_stages=_choose_of(choose, "filter_stages", _filter_stages(config, problem, target)))
     return replace(
@@ -144,7 +142,7 @@ def _all_shapes(problem: ConvProblem, target: Target) -> Iterator[WgmmaConfig]:
     ):
         base = WgmmaConfig(
             arithmetic=arithmetic, promotion_taps=1, mapping="rows", split=split, num_consumer_warpgroups=consumers,
-            input_staging=staging, num_producer_warpgroups=producers, prefetch=False, landing_stages=1, staggered=False,
+            input_staging=staging, num_producer_warpgroups=producers, prefetch=False, staggered=False,
             tile_n=1, tile_p=1, tile_q=1, joined_rows=1, block_k=block_k, cluster_k=1, patch_stages=1,
             filter_resident=resident, filter_stages=1 if resident else 2, store_groups=1, l2_promotion_bytes=128,
             staging_over_buffers=False, stored_by_producers=False, promotion=False,

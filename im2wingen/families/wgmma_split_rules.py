@@ -44,13 +44,6 @@ SPLIT_RULES = (
         ),
     ),
     Rule(
-        sentence="landing_stages is 1 or 2 where split arithmetic transposes x, 1 in all else",
-        holds=lambda problem, target, config: (
-            config.landing_stages == 1
-            or (config.landing_stages == 2 and config.arithmetic == "split" and config.input_staging == "transposed")
-        ),
-    ),
-    Rule(
         sentence="staggered is for two consumers of split arithmetic and tiles of several patches",
         holds=lambda problem, target, config: (
             not config.staggered

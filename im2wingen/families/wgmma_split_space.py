@@ -63,12 +63,3 @@ def promotions(config: WgmmaConfig, problem: ConvProblem, target: Target) -> lis
 
 def least_filter_stages(config: WgmmaConfig) -> int:
     return 1 if config.filter_resident else max(2, config.promotion_taps)
-
-
-def landings(config: WgmmaConfig, problem: ConvProblem, target: Target) -> list[int]:
-    """Landing stages of an x that is transposed."""
-    if config.arithmetic == "direct" or config.input_staging == "tma":
-        return [1]
-    least = WgmmaGeometry(problem=problem, config=config).least_patch_stages
-    two = replace(config, landing_stages=2, patch_stages=least, filter_stages=least_filter_stages(config))
-    return [1, 2] if fits(problem, target, two) else [1]

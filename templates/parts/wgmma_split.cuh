@@ -9,16 +9,16 @@ struct Splitting {
   uint64_t* patch_split;  // barriers
   uint32_t* largest;      // (kPatchStages, SPLITTERS_WARPS): bits of the largest magnitude that each warp has seen
   float* inverse_scale;
-  // per landing stage (kTransposed)
-  uint64_t *landed_full, *landed_empty;  // barriers
-  float* landed;                         // (kLandingStages, LANDED_STAGE)
+  // kTransposed
+  uint64_t *landed_full, *landed_empty;  // a barrier each
+  float* landed;                         // LANDED_STAGE numbers
 };
 __device__ __forceinline__ Splitting splitting_memory(unsigned char* memory, const Smem& smem) {
   Splitting splitting;
   splitting.patch_split = reinterpret_cast<uint64_t*>(smem.saw_nan + 2 * kConsumers);
   splitting.landed_full = splitting.patch_split + kPatchStages;
-  splitting.landed_empty = splitting.landed_full + kLandingStages;
-  splitting.largest = reinterpret_cast<uint32_t*>(splitting.landed_empty + kLandingStages);
+  splitting.landed_empty = splitting.landed_full + 1;
+  splitting.largest = reinterpret_cast<uint32_t*>(splitting.landed_empty + 1);
   splitting.inverse_scale = reinterpret_cast<float*>(splitting.largest + SPLITTERS_WARPS * kPatchStages);
   const int end = reinterpret_cast<unsigned char*>(splitting.inverse_scale + kPatchStages) - memory;
   splitting.landed = reinterpret_cast<float*>(memory + (end + 127) / 128 * 128);
@@ -26,10 +26,8 @@ __device__ __forceinline__ Splitting splitting_memory(unsigned char* memory, con
 }
 __device__ __forceinline__ void init_split_barriers(const Splitting& splitting) {
   for (int i = 0; i < kPatchStages; ++i) ptx::mbarrier_init(splitting.patch_split + i, SPLITTERS_WARPS);
-  for (int i = 0; i < kLandingStages; ++i) {
-    ptx::mbarrier_init(splitting.landed_full + i, 1);
-    ptx::mbarrier_init(splitting.landed_empty + i, SPLITTERS_WARPS);
-  }
+  ptx::mbarrier_init(splitting.landed_full, 1);
+  ptx::mbarrier_init(splitting.landed_empty, SPLITTERS_WARPS);
 }
 
 template <bool kFinite>

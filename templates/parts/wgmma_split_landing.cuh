@@ -31,7 +31,7 @@ static_assert(!kTransposed || kLanding != IMAGES || (PATCH_H <= H && TILES_P == 
 static_assert(!kTransposed || 8 % TILE_N == 0 || TILE_N % 8 == 0, "images are taken in turns of 8");
 
 __device__ __forceinline__ void load_landing(const Smem& smem, const Splitting& splitting, const InputMaps& input) {
-  Ring<kLandingStages> ring;
+  Ring<1> ring;
 #pragma unroll 1
   for (int tile = blockIdx.x; tile < TILE_COUNT; tile += gridDim.x) {
     const Origin origin = origin_of(tile);
@@ -42,9 +42,9 @@ __device__ __forceinline__ void load_landing(const Smem& smem, const Splitting& 
       for (int i = 0; i < PLANES; ++i) {
         const Plane plane = plane_at(i);
         const int row = origin.p + plane.shift_h;
-        uint64_t* const full = splitting.landed_full + ring.stage;
-        float* const landed = splitting.landed + ring.stage * LANDED_STAGE;
-        wait(splitting.landed_empty + ring.stage, ring.parity ^ 1);
+        uint64_t* const full = splitting.landed_full;
+        float* const landed = splitting.landed;
+        wait(splitting.landed_empty, ring.parity ^ 1);
         ptx::mbarrier_arrive_expect_tx(full, PIECES * PIECE_NUMBERS * int(sizeof(float)));
         if constexpr (kLanding == RECTANGLES) {
           ptx::cp_async_bulk_tensor_4d_load(landed, &input.plane[i], full, origin.q + plane.shift_w - before, row,

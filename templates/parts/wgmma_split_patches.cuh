@@ -24,7 +24,7 @@ __device__ __forceinline__ uint32_t largest_of_all(const unsigned char* patch, c
 __device__ __forceinline__ void split_patches(const Smem& smem, const Splitting& splitting, int thread) {
   const int lane = thread % 32;
   Ring<kPatchStages> ring;
-  Ring<kLandingStages> landing;
+  Ring<1> landing;
 #pragma unroll 1
   for (int tile = blockIdx.x; tile < TILE_COUNT; tile += gridDim.x) {
     int before = 0;
@@ -35,10 +35,10 @@ __device__ __forceinline__ void split_patches(const Smem& smem, const Splitting&
 #pragma unroll 1
     for (int i = 0; i < CHUNKS * PLANES; ++i) {
       unsigned char* const patch = smem.patches + ring.stage * PATCH_STAGE;
-      const float* const landed = splitting.landed + landing.stage * LANDED_STAGE;
+      const float* const landed = splitting.landed;
       uint32_t* const seen = splitting.largest + SPLITTERS_WARPS * ring.stage;
       if constexpr (kTransposed) {
-        wait(splitting.landed_full + landing.stage, landing.parity);
+        wait(splitting.landed_full, landing.parity);
         wait(smem.patch_empty + ring.stage, ring.parity ^ 1);
       } else {
         wait(smem.patch_full + ring.stage, ring.parity);
@@ -56,7 +56,7 @@ __device__ __forceinline__ void split_patches(const Smem& smem, const Splitting&
       ptx::fence_proxy_async_shared_cta();  // wgmma reads what the thread wrote
       __syncwarp();
       if (lane == 0) {
-        if constexpr (kTransposed) ptx::mbarrier_arrive(splitting.landed_empty + landing.stage);
+        if constexpr (kTransposed) ptx::mbarrier_arrive(splitting.landed_empty);
         ptx::mbarrier_arrive(splitting.patch_split + ring.stage);
       }
       ring.advance();

@@ -6,7 +6,7 @@ constexpr int WARP_STAGING = 16 * STAGED_PITCH;                                 
 static_assert(kStagedGroups == 0 || (!kOutputChannelsLast && kStagedGroups % 4 == 0 && STAGED_PIXELS % TILE_N == 0), "whole pixels of an NCHW y are staged");
 
 __device__ __forceinline__ float* staging_of_warp(const Splitting& splitting, int warp) {
-  return splitting.landed + (kTransposed ? kLandingStages * LANDED_STAGE : 0) + warp * WARP_STAGING;
+  return splitting.landed + (kTransposed ? LANDED_STAGE : 0) + warp * WARP_STAGING;
 }
 
 // Groups from `first` on of a subtile to y; `k` is the first of the warp's channels. Whether an output is NaN.

@@ -85,7 +85,6 @@ RULE_CASES: list[tuple[str, dict[str, Any], dict[str, Any], str | None]] = [
     ("split arithmetic takes", {}, {"block_k": 16}, "rows of 32 channels"),
     ("split arithmetic takes", TWO | {"filter_resident": True}, {"split": "tiles"}, "consumers of one tile"),
     ("store_groups of split", {"tile": (1, 2, 16)}, {"store_groups": 1}, None),
-    ("landing_stages is", {}, {"landing_stages": 2}, None),
     ("staggered is", TWO | {"staggered": True}, {"num_consumer_warpgroups": 1}, "two consumers are apart"),
     ("split arithmetic has no clusters", {}, {"cluster_k": 2}, None),
     ("split arithmetic has no clusters", {}, {"staging_over_buffers": True}, None),
@@ -187,7 +186,7 @@ CASES = {
     ),
     # 4 rows of 14 are 56 numbers; 5 of the last box lie below the image
     "strips": Case(
-        "n3c36h10w14k72r3s3", LANDED | {"tile": (2, 2, 12), "landing_stages": 2, "store_groups": 3}, "bias_relu",
+        "n3c36h10w14k72r3s3", LANDED | {"tile": (2, 3, 12), "store_groups": 3}, "bias_relu",
         layout="nchw", seeds=(0, 1, 2),
     ),
     # 49 pixels are no whole units: four channels are

@@ -113,12 +113,12 @@ MUTANTS = {
     "the second consumer has the first one's filters": one("kSplit == FILTERS ? index * 64 : 0", "0", **APART),
     "the second consumer is never told": one("if (lag > 0) --lag;", "", **APART),
     # ---- what lands ----
-    "what lands is not awaited": one("wait(splitting.landed_full + landing.stage, landing.parity);", "", **RECTANGLES),
+    "what lands is not awaited": one("wait(splitting.landed_full, landing.parity);", "", **RECTANGLES),
     "a box lands on one that is read": one(
         "wait(splitting.landed_empty + ring.stage, ring.parity ^ 1);", "", **RECTANGLES
     ),
     "a landing stage is never given back": one(
-        "ptx::mbarrier_arrive(splitting.landed_empty + landing.stage);", ";", **RECTANGLES
+        "ptx::mbarrier_arrive(splitting.landed_empty);", ";", **RECTANGLES
     ),
     "a patch is split into one that is read": one(
         "wait(smem.patch_empty + ring.stage, ring.parity ^ 1);\n      } else", "} else", **RECTANGLES
