@@ -17,6 +17,9 @@ __device__ __forceinline__ Origin place_of_subtile(Origin place, int i) {
 struct Channels {
   int k;
   float scale[2], bias[2];
+
+  // a tile's last consumers may lie beyond K whole
+  __device__ __forceinline__ bool exist(int half) const { return K % BLOCK_N == 0 || k + half * 8 < K; }
 };
 
 // Whether a thread's two pixels of a group are neighbours in y, aligned together, and stored both or none.
@@ -50,8 +53,7 @@ __device__ __forceinline__ bool store(float* y, const Accumulators& acc, Origin 
             stored.e[other] = epilogue(sum, channels.bias[half]);
             saw_nan |= stored.e[other] != stored.e[other];
           }
-          // a tile's last consumers may lie beyond K whole
-          if (K % BLOCK_N == 0 || channels.k + half * 8 < K)
+          if (channels.exist(half))
             *reinterpret_cast<Stored*>(to + half * 8 * int64_t(kOutputChannelsLast ? 1 : P * Q)) = stored;
         }
       }

@@ -47,8 +47,7 @@ __device__ __forceinline__ bool store_sectors(float* y, const Accumulators& acc,
         }
         if (i < 0 || i >= pairs) continue;
         saw_nan |= numbers[0] != numbers[0] || numbers[1] != numbers[1];
-        // a tile's last consumers may lie beyond K whole
-        if (K % BLOCK_N == 0 || channels.k + half * 8 < K)
+        if (channels.exist(half))
           *reinterpret_cast<float2*>(to + half * 8 * int64_t(P * Q) + i * 2) = {numbers[0], numbers[1]};
       }
     }

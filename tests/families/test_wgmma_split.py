@@ -189,6 +189,11 @@ CASES = {
         "n3c36h10w14k72r3s3", LANDED | {"tile": (2, 3, 12), "store_groups": 3}, "bias_relu",
         layout="nchw", seeds=(0, 1, 2),
     ),
+    # boxes that begin two columns before their tiles; rows of y that begin anywhere in a sector
+    "whole sectors": Case(
+        "n2c8h7w36k70r3s3", LANDED | TWO | {"tile": (1, 4, 18), "joined_rows": 2}, "bias", layout="nchw", seeds=(0, 2)
+    ),
+    "whole sectors of blocks": Case("n2c8h6w31k70r2s2", BLOCK | {"tile": (1, 3, 24)}, layout="nhwc-nchw"),
     # 49 pixels are no whole units: four channels are
     "images": Case(
         "n5c36h7w7k140r3s3",

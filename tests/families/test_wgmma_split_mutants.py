@@ -53,6 +53,10 @@ IMAGES: dict[str, Any] = {
     "layout": "nchw", "shape": "n3c36h7w7k70r3s3",
     "config": LANDED | {"tile": (2, 5, 5), "joined_rows": 5, "store_groups": 8},
 }  # fmt: skip
+# Tiles of 18 of 34 columns: the second one begins in a unit of 16 bytes, its second row in a group of 8 pixels.
+SECTORS: dict[str, Any] = {
+    "layout": "nchw", "shape": "n2c8h7w36k70r3s3", "config": LANDED | {"tile": (1, 4, 18), "joined_rows": 2}
+}  # fmt: skip
 
 SPLIT_PATCH = "wait(splitting.patch_split + consumer.patch.stage, consumer.patch.parity);"
 PATCH_LANDED = "wait(smem.patch_full + ring.stage, ring.parity);\n      }"
@@ -115,17 +119,17 @@ MUTANTS = {
     # ---- what lands ----
     "what lands is not awaited": one("wait(splitting.landed_full, landing.parity);", "", **RECTANGLES),
     "a box lands on one that is read": one(
-        "wait(splitting.landed_empty + ring.stage, ring.parity ^ 1);", "", **RECTANGLES
+        "wait(splitting.landed_empty, ring.parity ^ 1);", "", **RECTANGLES
     ),
-    "a landing stage is never given back": one(
-        "ptx::mbarrier_arrive(splitting.landed_empty);", ";", **RECTANGLES
-    ),
+    "what landed is never given back": one("ptx::mbarrier_arrive(splitting.landed_empty);", ";", **RECTANGLES),
+    "a box begins anywhere": one("plane.shift_w - before", "plane.shift_w", **SECTORS),
+    "what lands before a tile is split": one("landed + before, scale", "landed, scale", **SECTORS),
     "a patch is split into one that is read": one(
         "wait(smem.patch_empty + ring.stage, ring.parity ^ 1);\n      } else", "} else", **RECTANGLES
     ),
     "rows are as wide as the patch": one("at / PATCH_W * (LANDED_PITCH - PATCH_W)", "0", **RECTANGLES),
     "an image is split twice": one("/ IMAGES_8) + turn)", "/ IMAGES_8))", **STRIPS),
-    "strips begin at the first row": one("full, row * W, chunk", "full, 0, chunk", **STRIPS),
+    "strips begin at the first row": one("full, row * W - before, chunk", "full, 0, chunk", **STRIPS),
     "pieces follow each other closely": one(
         "c / PIECE_CHANNELS * PIECE_STEP", "c / PIECE_CHANNELS * PIECE_NUMBERS", **IMAGES
     ),
@@ -134,14 +138,18 @@ MUTANTS = {
     "staging is written too early": one("__syncwarp();  // all is read", "", **STRIPS),
     "staged channels beyond K are stored": one("K % BLOCK_N == 0 || k + channel < K", "true", **STRIPS),
     "staged pixels that are not stored are": one("if (offset < 0) continue;", "", **IMAGES),
+    # ---- whole sectors ----
+    "a late pair is of the group after it": one("(own < first % 4) - late;", "own < first % 4;", **SECTORS),
+    "joined rows begin with whole groups": one("first % 4 > 0 && shift > 0", "false", **SECTORS),
+    "pairs beyond the row are stored": one("i < 0 || i >= pairs", "i < 0", **SECTORS),
     # ---- outputs ----
     "the filter's scale is left out": one("acc * inverse_scale);", "acc);"),
     "the channels' scales change places": one(
         "e + other], channels.scale[half]", "e + other], channels.scale[1 - half]"
     ),
-    "channels beyond K are stored": one("K % BLOCK_N == 0 || channels.k + half * 8 < K", "true"),
+    "channels beyond K are stored": one("K % BLOCK_N == 0 || k + half * 8 < K", "true"),
     "a consumer beyond K stores": one(
-        "K % BLOCK_N == 0 || channels.k", "K % 64 == 0 || channels.k", shape="n1c8h5w6k192r2s2", **FILTERS
+        "K % BLOCK_N == 0 || k + half", "K % 64 == 0 || k + half", shape="n1c8h5w6k192r2s2", **FILTERS
     ),
     "a consumer's channels are stored over the first's": one("place.k += index * 64;", ";", **FILTERS),
     # ---- the filter ----
@@ -168,7 +176,7 @@ def test_a_mutant_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(
     "mutant",
-    [one("", "", **where) for where in ({}, FILTERS, SINGLE, WAITED, APART, RECTANGLES, STRIPS, IMAGES)],
+    [one("", "", **where) for where in ({}, FILTERS, SINGLE, WAITED, APART, RECTANGLES, STRIPS, IMAGES, SECTORS)],
 )
 def test_the_unbroken_kernel_passes_where_mutants_fail(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
     mutate(monkeypatch, "wgmma_split", [NO_SPLIT_REPAIR])
