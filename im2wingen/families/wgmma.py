@@ -5,7 +5,7 @@ from im2wingen.families.base import AnyTarget, Family, Launch, Plan, TemplateVal
 from im2wingen.families.support import ceil_div, channels_last, filter_channels_last, pack_filter, problem_values
 from im2wingen.families.wgmma_config import WgmmaConfig
 from im2wingen.families.wgmma_cost import cta_cycles
-from im2wingen.families.wgmma_geometry import WgmmaGeometry, horizontal, vertical
+from im2wingen.families.wgmma_geometry import WgmmaGeometry, flattened, horizontal, vertical
 from im2wingen.families.wgmma_rules import RULES
 from im2wingen.families.wgmma_space import default, has_shapes, suggest
 from im2wingen.families.wgmma_split import split_filter, split_filter_map
@@ -24,6 +24,7 @@ def unsupported(problem: ConvProblem, target: AnyTarget) -> str | None:
 
 
 def plan(problem: ConvProblem, target: Target, config: WgmmaConfig) -> Plan:
+    problem = flattened(problem)
     geometry = WgmmaGeometry(problem=problem, config=config)
     launches: list[Launch] = []
     workspace: dict[str, int] = {}

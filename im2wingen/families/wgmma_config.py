@@ -23,7 +23,7 @@ class WgmmaConfig(Config):
     mapping: Mapping  # of the pixels of a subtile to wgmma's N
     split: Split  # what the consumers share
     input_staging: InputStaging  # of an NCHW x: tma after a kernel that brings it into NHWC, or transposed in this one
-    prefetch: bool  # of what is to be transposed, to L2
+    prefetch: bool  # to L2: of what is to be transposed; else of a CTA's first buffers, while the kernel before ends
     num_producer_warpgroups: int
     num_consumer_warpgroups: int
     tile_n: int

@@ -1,6 +1,6 @@
 """What follows from a problem and a config of the wgmma family: planes, subtiles, stages, bytes of shared memory."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import gcd
 
 from im2wingen.families.support import ceil_div, round_up, unit_elements
@@ -53,6 +53,22 @@ def vertical(problem: ConvProblem) -> Axis:
 
 def horizontal(problem: ConvProblem) -> Axis:
     return Axis(stride=problem.stride_w, dilation=problem.dilation_w, pad=problem.pad_left, taps=problem.s)
+
+
+def flattens(problem: ConvProblem) -> bool:
+    """Whether any run of pixels may be a tile: a 1x1 filter without stride and padding, NHWC."""
+    steps = problem.r * problem.s * problem.stride_h * problem.stride_w
+    plain = steps == 1 and not problem.has_padding and problem.x_layout == problem.y_layout == "nhwc"
+    return plain and problem.n * problem.h * problem.w < 2**31
+
+
+def flattened(problem: ConvProblem) -> ConvProblem:
+    """What `flattens`, with all pixels in up to four rows of one image; other problems as they are."""
+    if not flattens(problem):
+        return problem
+    pixels = problem.n * problem.h * problem.w
+    rows = next(rows for rows in (4, 3, 2, 1) if pixels % rows == 0)
+    return replace(problem, n=1, h=rows, w=pixels // rows)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

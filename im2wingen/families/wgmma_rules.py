@@ -3,7 +3,7 @@
 from im2wingen.families.base import AnyTarget, Rule
 from im2wingen.families.support import ceil_div, foreign_layout, unit_elements
 from im2wingen.families.wgmma_config import WgmmaConfig
-from im2wingen.families.wgmma_geometry import SPLIT_CHANNELS, WgmmaGeometry, horizontal, vertical
+from im2wingen.families.wgmma_geometry import SPLIT_CHANNELS, WgmmaGeometry, flattened, horizontal, vertical
 from im2wingen.problem import ConvProblem
 from im2wingen.target import Target
 
@@ -70,7 +70,7 @@ def _has_empty_plane(problem: ConvProblem) -> bool:
 
 
 def _geometry(problem: ConvProblem, config: WgmmaConfig) -> WgmmaGeometry:
-    return WgmmaGeometry(problem=problem, config=config)
+    return WgmmaGeometry(problem=flattened(problem), config=config)
 
 
 RULES = (
@@ -164,8 +164,10 @@ RULES = (
         ),
     ),
     Rule(
-        sentence="prefetch is for transposed input staging",
-        holds=lambda problem, target, config: not config.prefetch or config.input_staging == "transposed",
+        sentence="prefetch is for transposed input staging, or programmatic_launch and an x or a filter read in place",
+        holds=lambda problem, target, config: (
+            not config.prefetch or config.input_staging == "transposed" or prefetches_first(problem, config)
+        ),
     ),
     Rule(
         sentence="split tiles needs a resident filter",
@@ -280,6 +282,12 @@ RULES = (
         holds=lambda problem, target, config: _geometry(problem, config).tiles <= 2**30,
     ),
 )
+
+
+def prefetches_first(problem: ConvProblem, config: WgmmaConfig) -> bool:
+    """Whether a CTA may ask for its first buffers while the kernel before it ends: no pass writes one of them."""
+    in_place = problem.x_layout == "nhwc" or problem.w_layout == "krsc"
+    return config.programmatic_launch and config.arithmetic == "direct" and in_place
 
 
 def _blocks_fit(geometry: WgmmaGeometry) -> bool:

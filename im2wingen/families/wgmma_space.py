@@ -8,11 +8,11 @@ from itertools import product
 from typing import TypeVar
 
 from im2wingen.families.base import Arithmetic, Choose
-from im2wingen.families.support import ceil_div
+from im2wingen.families.support import ceil_div, round_up
 from im2wingen.families.wgmma_config import InputStaging, Split, WgmmaConfig
 from im2wingen.families.wgmma_cost import estimated_cycles
-from im2wingen.families.wgmma_geometry import SPLIT_CHANNELS, WgmmaGeometry
-from im2wingen.families.wgmma_rules import CLUSTERS, MAX_PROMOTION_TAPS, ROW_BYTES, RULES
+from im2wingen.families.wgmma_geometry import SPLIT_CHANNELS, WgmmaGeometry, flattened, flattens
+from im2wingen.families.wgmma_rules import CLUSTERS, MAX_PROMOTION_TAPS, ROW_BYTES, RULES, prefetches_first
 from im2wingen.problem import ConvProblem
 from im2wingen.target import Target
 
@@ -33,18 +33,20 @@ _MAX_PATCH_STAGES, _MAX_FILTER_STAGES = 6, 12
 
 def suggest(problem: ConvProblem, target: Target, choose: Choose) -> WgmmaConfig:
     """A config from the search space; its picks are legal together. Promotion costs time and is not searched."""
+    problem = flattened(problem)
     found = shapes(problem, target)
     config = found[choose(",".join(_SHAPE_FIELDS), list(found))]
     config = replace(config, store_groups=_choose_of(choose, "store_groups", _store_groups(config, problem, target)))
     config = replace(config, promotion_taps=_choose_of(choose, "promotion_taps", _promotions(config, problem, target)))
     config = replace(config, patch_stages=_choose_of(choose, "patch_stages", _patch_stages(config, problem, target)))
     config = replace(config, filter_stages=_choose_of(choose, "filter_stages", _filter_stages(config, problem, target)))
+    config = replace(config, programmatic_launch=choose("programmatic_launch", [True, False]))
+    ahead = config.input_staging == "transposed" or prefetches_first(problem, config)
     return replace(
         config,
         ordered=_choose_of(choose, "ordered", _orders(config, problem)),
-        prefetch=_choose_of(choose, "prefetch", [True, False] if config.input_staging == "transposed" else [False]),
+        prefetch=_choose_of(choose, "prefetch", [True, False] if ahead else [False]),
         l2_promotion_bytes=choose("l2_promotion_bytes", [128, 256, 64]),
-        programmatic_launch=choose("programmatic_launch", [True, False]),
         tile_order=choose("tile_order", ["linear", "zigzag"]),
     )
 
@@ -66,6 +68,7 @@ def _choose_of(choose: Choose, name: str, choices: Sequence[T]) -> T:
 @lru_cache(maxsize=64)
 def shapes(problem: ConvProblem, target: Target) -> Mapping[str, WgmmaConfig]:
     """Candidates by name, the least estimated time first; empty where no patch fits shared memory."""
+    problem = flattened(problem)
 
     def cycles_of(config: WgmmaConfig) -> float:
         return estimated_cycles(WgmmaGeometry(problem=problem, config=config), target)
@@ -113,6 +116,7 @@ def _kind(config: WgmmaConfig) -> tuple[str, ...]:
 
 def has_shapes(problem: ConvProblem, target: Target) -> bool:
     """Whether `shapes` finds any, told sooner."""
+    problem = flattened(problem)
     return any(not _broken(problem, target, config) for config in _all_shapes(problem, target))
 
 
@@ -158,6 +162,11 @@ def _parts(extent: int, *, most: int) -> list[int]:
 
 
 def _tiled(problem: ConvProblem, base: WgmmaConfig) -> Iterator[WgmmaConfig]:
+    if flattens(problem):
+        for tile_p in _parts(problem.p, most=problem.p):
+            for tile_q in range(8, min(256, round_up(problem.q, 8)) + 1, 8):
+                yield replace(base, tile_p=tile_p, tile_q=tile_q)
+        return
     shared = base.num_consumer_warpgroups if base.split == "pixels" else 1
     for tile_p in _parts(problem.p, most=32):
         for blocks in (shared, 2 * shared):
