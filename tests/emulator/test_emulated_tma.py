@@ -210,7 +210,9 @@ def test_misuse(body: str, sentence: str) -> None:
   ptx::fence_mbarrier_init();
 """
     source = one_kernel(
-        "const __grid_constant__ ptx::TensorMap map", start + body, includes=("ptx/mbarrier.cuh", "ptx/tma.cuh", "ptx/tma_prefetch.cuh")
+        "const __grid_constant__ ptx::TensorMap map",
+        start + body,
+        includes=("ptx/mbarrier.cuh", "ptx/tma.cuh", "ptx/tma_prefetch.cuh"),
     )
     one = tensor_map(3)
     x = numbers(one)
