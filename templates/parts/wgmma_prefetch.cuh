@@ -12,10 +12,11 @@ __device__ __forceinline__ void prefetch_patches(const InputMaps& input) {
     for (int i = 0; i < PLANES; ++i) {
       const Plane plane = plane_at(i);
       const int taps = plane.taps_h * plane.taps_w;
+      const bool held = share.holds(tap, taps);
       tap += taps;
-      if (!share.holds(tap - taps, taps)) continue;
+      if (!held) continue;
       if (left-- == 0) return;
-      ptx::cp_async_bulk_prefetch_tensor_4d(&input.plane[i], chunk * BLOCK_K, origin.n, origin.q + plane.shift_w,
+      ptx::cp_async_bulk_prefetch_tensor_4d(input.plane + i, chunk * BLOCK_K, origin.n, origin.q + plane.shift_w,
                                             origin.p + plane.shift_h);
     }
   }
@@ -23,7 +24,7 @@ __device__ __forceinline__ void prefetch_patches(const InputMaps& input) {
 
 __device__ __forceinline__ void prefetch_filters(const ptx::TensorMap& filter) {
   const Share share = own_share();
-  const Origin origin = origin_of(first_tile());
+  const int k = origin_of(first_tile()).k;
   int left = FILTER_BUFFERS;
   int tap = share.first_chunk() * (R * S);
 #pragma unroll 1
@@ -32,12 +33,12 @@ __device__ __forceinline__ void prefetch_filters(const ptx::TensorMap& filter) {
     for (int i = 0; i < PLANES; ++i) {
       const Plane plane = plane_at(i);
 #pragma unroll 1
-      for (int r = plane.first_r; r < R; r += Vertical::PERIOD)
+      for (int row = plane.first_r; row < R; row += Vertical::PERIOD)
 #pragma unroll 1
-        for (int s = plane.first_s; s < S; s += Horizontal::PERIOD) {
+        for (int column = plane.first_s; column < S; column += Horizontal::PERIOD) {
           if (!share.holds(tap++)) continue;
           if (left-- == 0) return;
-          ptx::cp_async_bulk_prefetch_tensor_3d(&filter, chunk * BLOCK_K, r * S + s, origin.k);
+          ptx::cp_async_bulk_prefetch_tensor_3d(&filter, chunk * BLOCK_K, row * S + column, k);
         }
     }
 }
