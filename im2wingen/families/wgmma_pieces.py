@@ -1,6 +1,7 @@
 """An NCHW x that is turned in shared memory: the pieces in which TMA brings it."""
 
 from dataclasses import dataclass
+from math import gcd
 
 from im2wingen.families.base import TensorMap
 from im2wingen.families.support import ceil_div, round_up
@@ -41,13 +42,25 @@ class Pieces:
         if not self.whole_rows:
             return 1
         rows = range(self.patch_h, 1, -1)
-        pitches = {count: _pitch(count * self.problem.w) for count in rows}
-        return next((count for count in rows if pitches[count] <= _MAX_BOX and self._fits(pitches[count])), 1)
+        return next((count for count in rows if (pitch := self._pitch(count)) <= _MAX_BOX and self._fits(pitch)), 1)
 
     @property
     def pitch(self) -> int:
         """Pixels from line to line."""
-        return _pitch(self.line_rows * self.problem.w if self.whole_rows else self.patch_w)
+        return self._pitch(self.line_rows)
+
+    def _pitch(self, line_rows: int) -> int:
+        """Of lines of so many rows: an odd number of 8, so that channels lie in different banks."""
+        pixels = line_rows * self.problem.w if self.whole_rows else self.patch_w
+        return 8 * (ceil_div(self._skew(line_rows) + pixels, 8) | 1)
+
+    def _skew(self, line_rows: int) -> int:
+        """The most pixels that come in front of a line, since TMA begins at multiples of 16 bytes."""
+        problem, tile = self.problem, self.config.tile
+        if self.whole_rows:
+            tiles = tile.p * problem.w if tile.p < problem.p else 0
+            return 8 - gcd(8, tiles, line_rows * problem.w if line_rows < self.patch_h else 0)
+        return 8 - gcd(8, tile.q if tile.q < problem.q else 0, problem.pad_left)
 
     @property
     def lines(self) -> int:
@@ -83,8 +96,3 @@ class Pieces:
 
     def _fits(self, pixels: int) -> bool:
         return pixels * self.config.block_k * self.problem.element_bytes <= _MAX_BYTES
-
-
-def _pitch(pixels: int) -> int:
-    """Rounded up to an odd number of 8, so that channels lie in different banks."""
-    return 8 * (ceil_div(pixels, 8) | 1)

@@ -3,14 +3,19 @@
 // warps but one read 8 pixels of 32 channels at a time by ldmatrix.trans, which leaves each lane pairs of channels of one
 // pixel, and write them to the patch, swizzled as TMA would. Warp 0 asks for the next piece, too.
 //
-// A line is a row of the patch. Where rows of x are no multiple of 16 bytes (kWholeRows), it is several whole rows of x.
+// A line is a row of the patch. Where rows of x are no multiple of 16 bytes (kWholeRows), it is several whole rows of x. TMA
+// begins at multiples of 16 bytes (an H200 traps elsewhere): up to MAX_SKEW pixels in front of a line come with it.
 //
 // Barriers            arrivals                          says                             who waits
 //   piece_full[i]     1 and the bytes of the piece      piece i has landed               those who turn
 //   piece_empty[i]    their warps                       piece i may be overwritten       warp 0
 constexpr int TURNERS = 4 * kProducers - 1;  // warps
 constexpr int LINE_PIXELS = kWholeRows ? LINE_ROWS * W : PATCH_W;
-constexpr int LINE_GROUPS = (LINE_PIXELS + 7) / 8, LINE_PITCH = (LINE_GROUPS | 1) * 8;
+// All lines begin at multiples of so many pixels.
+constexpr int LINE_STEP = gcd(8, kWholeRows ? gcd(TILES_P > 1 ? TILE_P * W : 0, PATCH_H > LINE_ROWS ? LINE_ROWS * W : 0)
+                                            : gcd(TILES_Q > 1 ? TILE_Q : 0, PAD_LEFT));
+constexpr int MAX_SKEW = 8 - LINE_STEP;
+constexpr int LINE_GROUPS = (MAX_SKEW + LINE_PIXELS + 7) / 8, LINE_PITCH = (LINE_GROUPS | 1) * 8;
 constexpr int PATCH_LINES = kWholeRows ? (PATCH_H + LINE_ROWS - 1) / LINE_ROWS : PATCH_H;
 constexpr int IMAGE_PIECES = (PATCH_LINES + PIECE_LINES - 1) / PIECE_LINES, PIECES = TILE_N * IMAGE_PIECES;  // of a patch
 constexpr int PIECE_BYTES = BLOCK_K * PIECE_LINES * LINE_PITCH * sizeof(Element), PIECE_STAGE = (PIECE_BYTES + 127) / 128 * 128;
@@ -34,6 +39,18 @@ __device__ __forceinline__ void init_pieces(const Pieces& pieces) {
   }
 }
 
+// Where the first line of a patch's piece begins in x: its row, and its pixel of that row (kWholeRows: of the image), of
+// which `skew` lie in front.
+struct LineStart {
+  int row, column, skew;
+};
+__device__ __forceinline__ LineStart line_start(const Origin& origin, int piece) {
+  const int line = piece % IMAGE_PIECES * PIECE_LINES;
+  const int row = origin.p - PAD_TOP + (kWholeRows ? line * LINE_ROWS : line);
+  const int column = kWholeRows ? row * W : origin.q - PAD_LEFT, skew = MAX_SKEW == 0 ? 0 : column & 7;
+  return {row, column - skew, skew};
+}
+
 // The pieces of a CTA's patches in order, as one thread asks for them.
 struct PieceLoader {
   Patches at;
@@ -43,12 +60,11 @@ struct PieceLoader {
   __device__ __forceinline__ void load_next(const Pieces& pieces, const InputMaps& input) {
     if (at.tile >= TILE_COUNT) return;
     const Origin origin = origin_of(at.tile);
-    const int line = piece % IMAGE_PIECES * PIECE_LINES;
-    const int row = origin.p - PAD_TOP + (kWholeRows ? line * LINE_ROWS : line);
+    const LineStart start = line_start(origin, piece);
     wait(pieces.empty + ring.stage, ring.parity ^ 1);
     ptx::mbarrier_arrive_expect_tx(pieces.full + ring.stage, PIECE_BYTES);
     ptx::cp_async_bulk_tensor_4d_load(pieces.memory + ring.stage * PIECE_STAGE, &input.plane[0], pieces.full + ring.stage,
-                                      kWholeRows ? row * W : origin.q - PAD_LEFT, kWholeRows ? 0 : row, at.chunk * BLOCK_K,
+                                      start.column, kWholeRows ? 0 : start.row, at.chunk * BLOCK_K,
                                       origin.n + piece / IMAGE_PIECES);
     ring.advance();
     if (++piece == PIECES) {
@@ -69,7 +85,7 @@ __device__ __forceinline__ void rotate(uint32_t (&pairs)[4], int by) {
 }
 
 // A piece's share of the patch, by so many warps.
-__device__ __forceinline__ void turn_piece(unsigned char* patch, const unsigned char* piece, int index, int warp, int lane) {
+__device__ __forceinline__ void turn_piece(unsigned char* patch, const unsigned char* piece, int index, int skew, int warp, int lane) {
   constexpr int HALVES = BLOCK_K / 32;
   const int n = index / IMAGE_PIECES, first_line = index % IMAGE_PIECES * PIECE_LINES;
   const int first_unit = lane / 4 * TILE_N / 8 % 4;  // pixels of an image lie in few banks: they write different units at a time
@@ -78,8 +94,8 @@ __device__ __forceinline__ void turn_piece(unsigned char* patch, const unsigned 
     const int half = i % HALVES, group = i / HALVES % LINE_GROUPS, line = i / (HALVES * LINE_GROUPS);
     uint32_t pairs[4];  // channels j * 8 + lane % 4 * 2 and + 1 of pixel lane / 4
     ptx::ldmatrix_x4_trans(pairs, piece + (((half * 32 + lane) * PIECE_LINES + line) * LINE_PITCH + group * 8) * 2);
-    const int pixel = group * 8 + lane / 4, place = (first_line + line) * LINE_PIXELS + pixel;  // of the image's part of the patch
-    if (pixel >= LINE_PIXELS || place >= PATCH_H * PATCH_W) continue;
+    const int pixel = group * 8 + lane / 4 - skew, place = (first_line + line) * LINE_PIXELS + pixel;  // of the image's part of the patch
+    if (pixel < 0 || pixel >= LINE_PIXELS || place >= PATCH_H * PATCH_W) continue;
     const int row = (place * TILE_N + n) * ROW_BYTES, turn = row >> 7 & ROW_BYTES / 16 - 1;
     if constexpr (TILE_N > 1) rotate(pairs, first_unit);
 #pragma unroll
@@ -97,13 +113,15 @@ __device__ __forceinline__ void turn_patches(const Smem& smem, const Pieces& pie
   Ring<kPieceStages> piece;
 #pragma unroll 1
   for (Patches at; at.tile < TILE_COUNT; at.advance()) {
+    const Origin origin = origin_of(at.tile);
     wait(smem.patch_empty + ring.stage, ring.parity ^ 1);
 #pragma unroll 1
     for (int i = 0; i < PIECES; ++i) {
       if (thread == 0) loader.load_next(pieces, input);
       __syncwarp();
       wait(pieces.full + piece.stage, piece.parity);
-      turn_piece(smem.patches + ring.stage * PATCH_STAGE, pieces.memory + piece.stage * PIECE_STAGE, i, warp, lane);
+      turn_piece(smem.patches + ring.stage * PATCH_STAGE, pieces.memory + piece.stage * PIECE_STAGE, i, line_start(origin, i).skew,
+                 warp, lane);
       __syncwarp();
       if (lane == 0) ptx::mbarrier_arrive(pieces.empty + piece.stage);
       piece.advance();

@@ -24,7 +24,8 @@ TILES: dict[str, Any] = {"split": "tiles", "num_consumer_warpgroups": 2, "filter
 SIZES = {
     "rows": ("n2c40h9w16k72r3s3", {"tile": (1, 2, 10)}, (1, 24, 5)),  # patches of 4 rows of 12 columns
     "odd rows": ("n2c40h9w24k72r3s3", {"tile": (1, 3, 22)}, (1, 24, 5)),  # of 5 rows of 24
-    "many": ("n2c64h99w96k8r3s3", {"tile": (1, 21, 2), "joined_rows": 7}, (1, 8, 13)),  # 26 lines for 23, of 1 KiB
+    "many": ("n2c64h99w8k8r3s3", {"tile": (1, 21, 6), "joined_rows": 7}, (1, 8, 13)),  # 26 lines for 23, of 1 KiB
+    "skewed": ("n2c40h9w40k72r3s3pad1", {"tile": (1, 2, 24)}, (1, 40, 1)),  # up to 7 columns come in front of 26
     "whole rows": ("n2c40h8w12k72r3s3", {"tile": (1, 3, 10)}, (5, 72, 1)),  # 60 pixels, 8 and 9 groups of 8
     "whole rows in parts": ("n2c40h40w28k72r3s3", {"tile": (1, 6, 26)}, (4, 120, 1)),  # 16 KiB: 128 pixels
 }
@@ -54,7 +55,7 @@ def test_maps_of_pieces() -> None:
     rows = ConvProblem.parse("n3c40h9w16k72r3s3", layout="nchw")
     (x,) = WGMMA.plan(rows, TARGET, config_of(rows, **TURNED)).launches[-1].arguments[0]
     assert (x.array, x.dims, x.strides_bytes) == ("x", (16, 9, 40, 3), (32, 9 * 32, 40 * 9 * 32))
-    assert (x.box, x.swizzle_bytes) == ((8, 5, 64, 1), 0)
+    assert (x.box, x.swizzle_bytes) == ((24, 5, 64, 1), 0)
     whole = ConvProblem.parse("n3c40h8w12k72r3s3", layout="nchw")
     (x,) = WGMMA.plan(whole, TARGET, config_of(whole, **TURNED, tile=(1, 3, 10))).launches[-1].arguments[0]
     assert (x.dims, x.strides_bytes) == ((96, 1, 40, 3), (192, 192, 40 * 192))
@@ -99,7 +100,9 @@ MUTANTS = {
     "the first image again": one("origin.n + piece / IMAGE_PIECES);", "origin.n);", **ROWS),
     "the first chunk again": one("at.chunk * BLOCK_K,\n", "0,\n", **ROWS),
     "rows begin at the output's": one("origin.p - PAD_TOP + (", "origin.p + (", **ROWS),
-    "pixels beyond a line": one("if (pixel >= LINE_PIXELS || place", "if (place", **ROWS),
+    "pixels beyond a line": one("pixel >= LINE_PIXELS || place", "place", **ROWS),
+    "pixels in front of a line": one("if (pixel < 0 || ", "if (", **ROWS),
+    "a load begins where the line does": one("{row, column - skew, skew}", "{row, column, 0}", **ROWS),
 }  # fmt: skip
 
 
