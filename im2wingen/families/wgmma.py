@@ -3,9 +3,10 @@
 from im2wingen.families import wgmma_rules
 from im2wingen.families.base import AnyTarget, Family, Launch, Plan, TemplateValue, TensorMap
 from im2wingen.families.support import ceil_div, channels_last, filter_channels_last, pack_filter, problem_values
+from im2wingen.families.wgmma_axes import flattened, horizontal, vertical
 from im2wingen.families.wgmma_config import WgmmaConfig
 from im2wingen.families.wgmma_cost import cta_cycles
-from im2wingen.families.wgmma_geometry import WgmmaGeometry, horizontal, vertical
+from im2wingen.families.wgmma_geometry import WgmmaGeometry
 from im2wingen.families.wgmma_rules import RULES
 from im2wingen.families.wgmma_space import default, has_shapes, suggest
 from im2wingen.families.wgmma_split import landing_maps, split_filter, split_filter_map
@@ -24,6 +25,7 @@ def unsupported(problem: ConvProblem, target: AnyTarget) -> str | None:
 
 
 def plan(problem: ConvProblem, target: Target, config: WgmmaConfig) -> Plan:
+    problem = flattened(problem)
     geometry = WgmmaGeometry(problem=problem, config=config)
     launches: list[Launch] = []
     workspace: dict[str, int] = {}
@@ -61,7 +63,7 @@ def plan(problem: ConvProblem, target: Target, config: WgmmaConfig) -> Plan:
                 "CHANNELS": geometry.channels,
                 "PRODUCERS": config.num_producer_warpgroups,
                 "CONSUMERS": config.num_consumer_warpgroups,
-                "TRANSPOSED": config.input_staging == "transposed",
+                "TRANSPOSED": config.input_staging != "tma",
                 "TILE_N": config.tile_n,
                 "TILE_P": config.tile_p,
                 "TILE_Q": config.tile_q,
@@ -107,10 +109,15 @@ def _split_values(geometry: WgmmaGeometry) -> dict[str, TemplateValue]:
 
 def _direct_values(geometry: WgmmaGeometry) -> dict[str, TemplateValue]:
     """What wgmma.cu.j2 has and wgmma_split.cu.j2 has not."""
-    config = geometry.config
+    config, pieces = geometry.config, geometry.pieces
     return {
         "SUM": "int32_t" if geometry.problem.precision == "int8" else "float",
         "PRODUCT": _PRODUCTS[geometry.problem.precision],
+        "TURNED": config.input_staging == "turned",
+        "PIECE_STAGES": config.piece_stages,
+        "WHOLE_ROWS": pieces.whole_rows,
+        "LINE_ROWS": pieces.line_rows,
+        "PIECE_LINES": pieces.lines,
         "PREFETCHED": config.prefetch,
         "STORE_GROUPS": config.store_groups,
         "STAGING_OVER_BUFFERS": config.staging_over_buffers,
@@ -128,6 +135,8 @@ def _input_maps(geometry: WgmmaGeometry, name: str, filter_name: str) -> tuple[T
     problem, config = geometry.problem, geometry.config
     if config.input_staging == "transposed" and config.arithmetic == "split":
         return landing_maps(geometry)
+    if config.input_staging == "turned":
+        return (geometry.pieces.tensor_map(),)
     if config.input_staging == "transposed":
         return geometry.planes * (_filter_map(geometry, filter_name),)
     rows, columns = vertical(problem), horizontal(problem)

@@ -13,16 +13,19 @@ _L2_BYTES = 40  # a cycle, for one SM of all
 _FIRST_PATCH = 4500.0  # from the launch to the first product
 _EPILOGUE_GROUP = 22.0  # for 8 pixels of a subtile to be rounded, staged and stored
 _EPILOGUE_PIXELS = 45.0  # likewise, of an NCHW y
+_ROW = 2400.0  # likewise, over the pixels of a row
 _EPILOGUE_RUNS, _RUN = 24.0, 160.0  # likewise, image by image; and over the pixels that are neighbours in y
 _STAGED, _COPIED = 10.0, 60.0  # likewise, by a consumer that lets the producers copy; and by these
 _EPILOGUE = 700.0  # of a tile besides
-_EXPOSED = 0.15  # share of the epilogue during which no other consumer multiplies, but for the last tile
+_STORE = 400.0  # from a store that has read staging to the next one's, besides its groups
+_EXPOSED = 0.3  # share of the epilogue during which no other consumer multiplies, but for the last tile
 _TAP = 40.0  # barriers between the products of two taps, of a streamed filter
 _SPLIT_EPILOGUE_GROUP = 45.0  # likewise, from registers
 _SPLIT_BYTES = 12.0  # a cycle, of patches that two warps split
 _PROMOTION = 150.0  # from the last product of a partial sum to the first of the next, besides an FMA for each number
 _PATCH = 150.0  # likewise, of two patches
-_TRANSPOSED_BYTES = 5.0  # a cycle, of patches whose pixels a warpgroup transposes in whole vectors
+_TRANSPOSED_BYTES = 3.5  # a cycle, of patches whose pixels a warpgroup transposes in whole vectors
+_TURNED_BYTES = 12.0  # likewise, of patches that three warps turn in shared memory
 _PASS = 4000.0  # a kernel before this one, besides its bytes
 _EXCHANGE = 1200.0  # of a cluster's sums, besides their bytes: two barriers and the way to a peer
 _PEER_BYTES = 16  # a cycle, that an SM reads of its peers' shared memory
@@ -48,10 +51,11 @@ def tile_cycles(geometry: WgmmaGeometry) -> tuple[float, float]:
     tensor += geometry.planes * geometry.chunks * _PATCH
     if config.patch_stages == 1:
         tensor += geometry.planes * geometry.chunks * (_FEW_STAGES + geometry.patch_bytes / _L2_BYTES)
-    stores = config.tile.pixels * config.block_n * problem.y_element_bytes
+    stored = config.tile.pixels * config.block_n * problem.y_element_bytes
     group = _SPLIT_EPILOGUE_GROUP if config.arithmetic == "split" else _group_cycles(geometry)
-    epilogue = _EPILOGUE + geometry.sum_groups * group
-    busy = max(tensor, (loads + stores) / _L2_BYTES)
+    stores = geometry.sum_groups / min(config.store_groups, geometry.sum_groups)
+    epilogue = _EPILOGUE + (stores - 1) * _STORE + geometry.sum_groups * group
+    busy = max(tensor, (loads + stored) / _L2_BYTES)
     if config.arithmetic == "split":
         patches = geometry.planes * geometry.chunks * geometry.patch_bytes
         operands = taps * geometry.steps * geometry.products * products * (64 + geometry.wgmma_n) * STEP_BYTES
@@ -67,6 +71,9 @@ def tile_cycles(geometry: WgmmaGeometry) -> tuple[float, float]:
         whole = problem.stride_w == 1 and problem.w % 4 == 0
         rate = _TRANSPOSED_BYTES * config.num_producer_warpgroups
         busy = max(busy, patches / (rate if whole else rate / 2))
+    if config.input_staging == "turned":
+        patches = geometry.planes * geometry.chunks * geometry.patch_bytes
+        busy = max(busy, patches / (_TURNED_BYTES * config.num_producer_warpgroups))
     return busy, epilogue
 
 
@@ -89,7 +96,9 @@ def _share_cycles(geometry: WgmmaGeometry) -> tuple[float, float]:
 def _group_cycles(geometry: WgmmaGeometry) -> float:
     if geometry.problem.y_layout == "nhwc":
         return _EPILOGUE_GROUP
-    return _EPILOGUE_RUNS + _RUN / geometry.run_pixels if geometry.runs else _EPILOGUE_PIXELS
+    if geometry.runs:
+        return _EPILOGUE_RUNS + _RUN / geometry.run_pixels
+    return _EPILOGUE_PIXELS + _ROW / (8 if geometry.config.mapping == "block" else geometry.config.tile_q)
 
 
 def _product_cycles(n: int) -> float:
@@ -119,7 +128,7 @@ def _units(target: Target, cluster_k: int) -> int:
 def estimated_cycles(geometry: WgmmaGeometry, target: Target) -> float:
     """Of the kernel, and of the one that brings an NCHW x into NHWC before it."""
     problem, cycles = geometry.problem, sum(cta_cycles(geometry, target))
-    if problem.x_layout == "nhwc" or geometry.config.input_staging == "transposed":
+    if problem.x_layout == "nhwc" or geometry.config.input_staging != "tma":
         return cycles
     x_bytes = problem.n * problem.c * problem.h * problem.w * problem.element_bytes
     return cycles + _PASS + 2 * x_bytes / (1e3 * target.dram_gbps) * target.clock_mhz

@@ -1,58 +1,18 @@
 """What follows from a problem and a config of the wgmma family: planes, subtiles, stages, bytes of shared memory."""
 
 from dataclasses import dataclass
-from math import gcd
 
 from im2wingen.families.support import ceil_div, round_up, unit_elements
+from im2wingen.families.wgmma_axes import horizontal, vertical
 from im2wingen.families.wgmma_config import CHANNELS_M, WgmmaConfig
 from im2wingen.families.wgmma_landing import Landing, landing_of
+from im2wingen.families.wgmma_pieces import Pieces
 from im2wingen.problem import ConvProblem
 
 STEP_BYTES = 32  # along K, of a wgmma
 _BARRIER_BYTES = 8
 _LANDING_UNIT = 128  # bytes that what lands begins at a multiple of
 SUM_GROUP_BYTES = 8 * CHANNELS_M * 4  # partial sums of 8 pixels
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Axis:
-    """A spatial axis: which input elements the taps read; the template's struct Axis says the same."""
-
-    stride: int
-    dilation: int
-    pad: int
-    taps: int
-
-    @property
-    def period(self) -> int:
-        """From a tap to the next of the same plane."""
-        return self.stride // gcd(self.stride, self.dilation)
-
-    @property
-    def used_planes(self) -> int:
-        """Planes that have taps: those of the first taps."""
-        return min(self.period, self.taps)
-
-    def place(self, tap: int) -> tuple[int, int]:
-        """The plane that a tap reads, and its shift there: for output o, element o + shift of that plane."""
-        shift, plane = divmod(tap * self.dilation - self.pad, self.stride)
-        return plane, shift
-
-    def taps_of(self, plane: int) -> int:
-        """Taps of the plane of tap `plane`, one of the first."""
-        return (self.taps - 1 - plane) // self.period + 1
-
-    def extent(self, tile: int) -> int:
-        """Elements of a plane that a tile of outputs reads, enough for every plane."""
-        return tile + (self.taps - 1) // self.period * (self.period * self.dilation // self.stride)
-
-
-def vertical(problem: ConvProblem) -> Axis:
-    return Axis(stride=problem.stride_h, dilation=problem.dilation_h, pad=problem.pad_top, taps=problem.r)
-
-
-def horizontal(problem: ConvProblem) -> Axis:
-    return Axis(stride=problem.stride_w, dilation=problem.dilation_w, pad=problem.pad_left, taps=problem.s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -274,8 +234,20 @@ class WgmmaGeometry:
         return groups * 8 * CHANNELS_M * problem.y_element_bytes
 
     @property
+    def pieces(self) -> Pieces:
+        """Of an x that is turned."""
+        return Pieces(problem=self.problem, config=self.config, patch_h=self.patch_h, patch_w=self.patch_w)
+
+    @property
     def smem_bytes(self) -> int:
         """Dynamic shared memory of a CTA."""
+        if self.config.input_staging == "turned":
+            return round_up(self._smem_bytes, 128) + self.pieces.smem_bytes
+        return self._smem_bytes
+
+    @property
+    def _smem_bytes(self) -> int:
+        """Without pieces of x."""
         config = self.config
         parts = config.num_consumer_warpgroups * self.staging_parts
         staging = parts * self.staging_bytes

@@ -2,8 +2,9 @@
 
 from im2wingen.families.base import AnyTarget, Rule
 from im2wingen.families.support import ceil_div, foreign_layout, unit_elements
+from im2wingen.families.wgmma_axes import flattened, horizontal, vertical
 from im2wingen.families.wgmma_config import WgmmaConfig
-from im2wingen.families.wgmma_geometry import WgmmaGeometry, horizontal, vertical
+from im2wingen.families.wgmma_geometry import WgmmaGeometry
 from im2wingen.families.wgmma_landing import SPLIT_CHANNELS
 from im2wingen.families.wgmma_split_rules import SPLIT_RULES
 from im2wingen.problem import ConvProblem
@@ -70,7 +71,7 @@ def _has_empty_plane(problem: ConvProblem) -> bool:
 
 
 def _geometry(problem: ConvProblem, config: WgmmaConfig) -> WgmmaGeometry:
-    return WgmmaGeometry(problem=problem, config=config)
+    return WgmmaGeometry(problem=flattened(problem), config=config)
 
 
 RULES = (
@@ -130,20 +131,36 @@ RULES = (
         holds=lambda problem, target, config: config.input_staging == "tma" or problem.x_layout == "nchw",
     ),
     Rule(
+        sentence="turned input staging is for 16-bit elements without stride, rows of x that are multiples of 16 bytes "
+        "(or patches of whole rows without padding, and images that are), and at most 248 columns of a patch",
+        holds=lambda problem, target, config: (
+            config.input_staging != "turned" or _geometry(problem, config).pieces.possible
+        ),
+    ),
+    Rule(
+        sentence="piece_stages is 2 or more where x is turned, else 1",
+        holds=lambda problem, target, config: (
+            config.piece_stages >= 2 if config.input_staging == "turned" else config.piece_stages == 1
+        ),
+    ),
+    Rule(
         sentence="num_producer_warpgroups is 1, or 2 where they transpose or split for several consumers",
         holds=lambda problem, target, config: (
             config.num_producer_warpgroups == 1
             or (
                 config.num_producer_warpgroups == 2
-                and (config.input_staging == "transposed" or config.arithmetic == "split")
+                and (config.input_staging != "tma" or config.arithmetic == "split")
                 and config.num_consumer_warpgroups > 1
             )
         ),
     ),
     Rule(
-        sentence="prefetch is for transposed input staging without TMA, of direct arithmetic",
+        sentence="prefetch is for transposed input staging of direct arithmetic, or programmatic_launch and an x or a "
+        "filter read in place",
         holds=lambda problem, target, config: (
-            not config.prefetch or (config.input_staging == "transposed" and config.arithmetic == "direct")
+            not config.prefetch
+            or (config.input_staging == "transposed" and config.arithmetic == "direct")
+            or prefetches_first(problem, config)
         ),
     ),
     Rule(
@@ -251,6 +268,12 @@ RULES = (
         holds=lambda problem, target, config: _geometry(problem, config).tiles <= 2**30,
     ),
 )
+
+
+def prefetches_first(problem: ConvProblem, config: WgmmaConfig) -> bool:
+    """Whether a CTA may ask for its first buffers while the kernel before it ends: no pass writes one of them."""
+    in_place = problem.x_layout == "nhwc" or problem.w_layout == "krsc"
+    return config.programmatic_launch and config.arithmetic == "direct" and in_place
 
 
 def _blocks_fit(geometry: WgmmaGeometry) -> bool:

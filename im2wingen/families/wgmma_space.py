@@ -8,12 +8,13 @@ from itertools import product
 from typing import TypeVar
 
 from im2wingen.families.base import Arithmetic, Choose
-from im2wingen.families.support import ceil_div
+from im2wingen.families.support import ceil_div, round_up
+from im2wingen.families.wgmma_axes import flattened, flattens
 from im2wingen.families.wgmma_config import InputStaging, Split, WgmmaConfig
 from im2wingen.families.wgmma_cost import estimated_cycles
 from im2wingen.families.wgmma_geometry import WgmmaGeometry
 from im2wingen.families.wgmma_landing import SPLIT_CHANNELS
-from im2wingen.families.wgmma_rules import CLUSTERS, ROW_BYTES, RULES
+from im2wingen.families.wgmma_rules import CLUSTERS, ROW_BYTES, RULES, prefetches_first
 from im2wingen.families.wgmma_split_space import (
     by_sums,
     fits,
@@ -42,19 +43,21 @@ _MAX_PATCH_STAGES, _MAX_FILTER_STAGES = 6, 12
 
 def suggest(problem: ConvProblem, target: Target, choose: Choose) -> WgmmaConfig:
     """A config from the search space; its picks are legal together. Promotion costs time and is not searched."""
+    problem = flattened(problem)
     found = shapes(problem, target)
     config = found[choose(",".join(_SHAPE_FIELDS), list(found))]
     config = replace(config, store_groups=_choose_of(choose, "store_groups", _store_groups(config, problem, target)))
+    config = replace(config, piece_stages=_choose_of(choose, "piece_stages", _piece_stages(config, problem, target)))
     config = replace(config, staggered=_choose_of(choose, "staggered", staggers(config, problem, target)))
     config = replace(config, promotion_taps=_choose_of(choose, "promotion_taps", promotions(config, problem, target)))
     config = replace(config, patch_stages=_choose_of(choose, "patch_stages", _patch_stages(config, problem, target)))
     config = replace(config, filter_stages=_choose_of(choose, "filter_stages", _filter_stages(config, problem, target)))
+    config = replace(config, programmatic_launch=choose("programmatic_launch", [True, False]))
     return replace(
         config,
         ordered=_choose_of(choose, "ordered", _orders(config, problem)),
-        prefetch=_choose_of(choose, "prefetch", _prefetches(config)),
+        prefetch=_choose_of(choose, "prefetch", _prefetches(config, problem)),
         l2_promotion_bytes=choose("l2_promotion_bytes", [128, 256, 64]),
-        programmatic_launch=choose("programmatic_launch", [True, False]),
         tile_order=choose("tile_order", ["linear", "zigzag"]),
     )
 
@@ -76,6 +79,7 @@ def _choose_of(choose: Choose, name: str, choices: Sequence[T]) -> T:
 @lru_cache(maxsize=64)
 def shapes(problem: ConvProblem, target: Target) -> Mapping[str, WgmmaConfig]:
     """Candidates by name, the least estimated time first; empty where no patch fits shared memory."""
+    problem = flattened(problem)
 
     def cycles_of(config: WgmmaConfig) -> float:
         return estimated_cycles(WgmmaGeometry(problem=problem, config=config), target)
@@ -111,6 +115,7 @@ def _finished(config: WgmmaConfig, problem: ConvProblem, target: Target) -> Iter
     may = problem.y_layout == "nchw" and not config.staging_over_buffers and not _broken(problem, target, by_others)
     for one in (config, by_others) if may else (config,):
         stored = replace(one, store_groups=_store_groups(one, problem, target)[0])
+        stored = replace(stored, piece_stages=_piece_stages(stored, problem, target)[0])
         stored = replace(stored, staggered=staggers(stored, problem, target)[0])
         stored = replace(stored, promotion_taps=promotions(stored, problem, target)[0])
         loaded = replace(stored, patch_stages=_patch_stages(stored, problem, target)[0])
@@ -124,6 +129,7 @@ def _kind(config: WgmmaConfig) -> tuple[str, ...]:
 
 def has_shapes(problem: ConvProblem, target: Target) -> bool:
     """Whether `shapes` finds any, told sooner."""
+    problem = flattened(problem)
     return any(not _broken(problem, target, config) for config in _all_shapes(problem, target))
 
 
@@ -131,7 +137,7 @@ def _all_shapes(problem: ConvProblem, target: Target) -> Iterator[WgmmaConfig]:
     """With the fewest stages and the smallest stores, so that what is legal at all is found."""
     stagings: list[tuple[InputStaging, int]] = [("tma", 1)]
     if problem.x_layout == "nchw":
-        stagings += [("transposed", 1), ("transposed", 2)]
+        stagings += [("transposed", 1), ("transposed", 2), ("turned", 1)]
     block_k_choices = [row_bytes // problem.element_bytes for row_bytes in ROW_BYTES]
     arithmetic: Arithmetic = "direct"
     if problem.precision == "fp32":
@@ -143,6 +149,7 @@ def _all_shapes(problem: ConvProblem, target: Target) -> Iterator[WgmmaConfig]:
         base = WgmmaConfig(
             arithmetic=arithmetic, promotion_taps=1, mapping="rows", split=split, num_consumer_warpgroups=consumers,
             input_staging=staging, num_producer_warpgroups=producers, prefetch=False, staggered=False,
+            piece_stages=2 if staging == "turned" else 1,
             tile_n=1, tile_p=1, tile_q=1, joined_rows=1, block_k=block_k, cluster_k=1, patch_stages=1,
             filter_resident=resident, filter_stages=1 if resident else 2, store_groups=1, l2_promotion_bytes=128,
             staging_over_buffers=False, stored_by_producers=False, promotion=False,
@@ -170,6 +177,11 @@ def _parts(extent: int, *, most: int) -> list[int]:
 
 
 def _tiled(problem: ConvProblem, base: WgmmaConfig) -> Iterator[WgmmaConfig]:
+    if flattens(problem):
+        for tile_p in _parts(problem.p, most=problem.p):
+            for tile_q in range(8, min(256, round_up(problem.q, 8)) + 1, 8):
+                yield replace(base, tile_p=tile_p, tile_q=tile_q)
+        return
     shared = base.num_consumer_warpgroups if base.split == "pixels" else 1
     for tile_p in _parts(problem.p, most=32):
         for blocks in (shared, 2 * shared):
@@ -228,14 +240,24 @@ def _store_groups(config: WgmmaConfig, problem: ConvProblem, target: Target) -> 
     return whole[-1:]
 
 
+def _piece_stages(config: WgmmaConfig, problem: ConvProblem, target: Target) -> list[int]:
+    """As many as fit beside the fewest stages of patches and filters."""
+    if config.input_staging != "turned":
+        return [1]
+    least = WgmmaGeometry(problem=problem, config=config).least_patch_stages
+    roomy = replace(config, patch_stages=least, filter_stages=1 if config.filter_resident else 3)
+    return [count for count in (6, 4, 3) if fits(problem, target, replace(roomy, piece_stages=count))] or [2]
+
+
 def _orders(config: WgmmaConfig, problem: ConvProblem) -> list[bool]:
     if config.split != "tiles":
         return [False]
     return [True, False] if WgmmaGeometry(problem=problem, config=config).taken_by_turns else [True]
 
 
-def _prefetches(config: WgmmaConfig) -> list[bool]:
-    return [True, False] if config.input_staging == "transposed" and config.arithmetic == "direct" else [False]
+def _prefetches(config: WgmmaConfig, problem: ConvProblem) -> list[bool]:
+    transposed = config.input_staging == "transposed" and config.arithmetic == "direct"
+    return [True, False] if transposed or prefetches_first(problem, config) else [False]
 
 
 def _patch_stages(config: WgmmaConfig, problem: ConvProblem, target: Target) -> list[int]:

@@ -2,7 +2,8 @@
 
 from im2wingen.families.base import Launch, TensorMap
 from im2wingen.families.support import ceil_div, problem_values
-from im2wingen.families.wgmma_geometry import WgmmaGeometry, vertical
+from im2wingen.families.wgmma_axes import vertical
+from im2wingen.families.wgmma_geometry import WgmmaGeometry
 from im2wingen.families.wgmma_landing import SPLIT_CHANNELS
 
 _THREADS = 256

@@ -1,6 +1,7 @@
 """What a wgmma config must obey because of split operands."""
 
 from im2wingen.families.base import Rule
+from im2wingen.families.wgmma_axes import flattened
 from im2wingen.families.wgmma_config import WgmmaConfig
 from im2wingen.families.wgmma_geometry import WgmmaGeometry
 from im2wingen.families.wgmma_landing import SPLIT_CHANNELS
@@ -12,7 +13,7 @@ SPLIT_STORE_GROUPS = (4, 8)  # that a warp stages at a time
 
 
 def _geometry(problem: ConvProblem, config: WgmmaConfig) -> WgmmaGeometry:
-    return WgmmaGeometry(problem=problem, config=config)
+    return WgmmaGeometry(problem=flattened(problem), config=config)
 
 
 SPLIT_RULES = (

@@ -10,8 +10,9 @@ from wgmma_cases import TARGET, config_of
 from im2wingen.errors import CompileError
 from im2wingen.families.base import TensorMap
 from im2wingen.families.wgmma import WGMMA
+from im2wingen.families.wgmma_axes import Axis, flattened
 from im2wingen.families.wgmma_config import WgmmaConfig
-from im2wingen.families.wgmma_geometry import Axis, WgmmaGeometry
+from im2wingen.families.wgmma_geometry import WgmmaGeometry
 from im2wingen.families.wgmma_rules import RULES
 from im2wingen.families.wgmma_space import shapes
 from im2wingen.families.wgmma_split_rules import SPLIT_RULES
@@ -90,6 +91,24 @@ def test_maps_of_a_dense_problem() -> None:
             box=(64, 2, 5, 1), swizzle_bytes=128,
         ),
     )  # fmt: skip
+
+
+def test_a_1x1_layer_is_rows_of_pixels() -> None:
+    problem = ConvProblem.parse("n2c24h7w7k40r1s1")  # 98 pixels: two rows of 49
+    assert flattened(problem) == ConvProblem.parse("n1c24h2w49k40r1s1") == flattened(flattened(problem))
+    x, _, y = maps_of(problem, config_of(problem, tile=(1, 2, 16)))
+    assert (x[0].dims, x[0].strides_bytes, x[0].box) == ((24, 1, 49, 2), (98 * 48, 48, 49 * 48), (64, 1, 16, 2))
+    assert (y.dims, y.box) == ((40, 1, 49, 2), (64, 1, 16, 1))
+
+
+@pytest.mark.parametrize(
+    ("shape", "layout"),
+    [("n2c24h7w7k40r1s2", "nhwc"), ("n2c24h7w7k40r1s1st2", "nhwc"), ("n2c24h7w7k40r1s1pad1", "nhwc"),
+     ("n2c24h7w7k40r1s1", "nchw"), ("n2c24h7w7k40r1s1", "nhwc-nchw"), ("n32768c8h256w256k8r1s1", "nhwc")],
+)  # fmt: skip
+def test_other_layers_are_left_as_they_are(shape: str, layout: str) -> None:
+    problem = ConvProblem.parse(shape, layout=layout)
+    assert flattened(problem) == problem
 
 
 def test_maps_of_planes() -> None:
@@ -293,6 +312,9 @@ RULE_CASES: list[tuple[str, str, dict[str, Any], dict[str, Any], str | None]] = 
     ("promotion_taps is at most 4", RULES_SHAPE, {}, {"promotion_taps": 2}, None),
     ("num_producer_warpgroups is", RULES_SHAPE, TWO, {"num_producer_warpgroups": 2}, "has nothing to do"),
     ("prefetch is", RULES_SHAPE, {}, {"prefetch": True}, "TMA needs no prefetch"),
+    ("turned input staging is", "n1c8h6w9k40r3s3/nchw", {}, {"input_staging": "turned", "piece_stages": 2},
+     "each must be a multiple of 16"),
+    ("piece_stages is 2 or more", RULES_SHAPE, {}, {"piece_stages": 2}, None),
     ("transposed input staging", RULES_SHAPE, {}, {"input_staging": "transposed"}, "an NHWC x needs no transposition"),
     ("num_consumer_warpgroups is from", RULES_SHAPE, {}, {"num_consumer_warpgroups": 4, "tile_p": 4}, None),
     ("block_k is", RULES_SHAPE, {}, {"block_k": 16}, "one swizzle span"),
@@ -427,9 +449,12 @@ def test_producers_that_copy_do_not_spill(layer: str) -> None:
 
 def test_an_early_launch_waits_before_it_reads() -> None:
     problem = ConvProblem.parse("cv9")
-    listing = disassemble(compile_cubin(convolution(problem, config_of(problem, programmatic_launch=True)), "sm_90a"))
+    config = config_of(problem, programmatic_launch=True, prefetch=True)
+    listing = disassemble(compile_cubin(convolution(problem, config), "sm_90a"))
     assert "PREEXIT" in listing  # griddepcontrol.launch_dependents
     before, wait, after = listing.partition("ACQBULK")  # griddepcontrol.wait
     assert wait
     assert "UTMALDG" not in before
+    assert "UTMAPF" in before  # to L2 alone
+    assert "UTMAPF" not in after
     assert "UTMALDG" in after
