@@ -19,7 +19,10 @@ from im2wingen.families.wgmma_split_space import (
     by_sums,
     fits,
     least_filter_stages,
+    may_be_resident,
     promotions,
+    split_columns,
+    split_stagings,
     split_store_groups,
     staggers,
 )
@@ -46,6 +49,8 @@ def suggest(problem: ConvProblem, target: Target, choose: Choose) -> WgmmaConfig
     problem = flattened(problem)
     found = shapes(problem, target)
     config = found[choose(",".join(_SHAPE_FIELDS), list(found))]
+    producers = _choose_of(choose, "num_producer_warpgroups", _producers(config, problem, target))
+    config = replace(config, num_producer_warpgroups=producers)
     config = replace(config, store_groups=_choose_of(choose, "store_groups", _store_groups(config, problem, target)))
     config = replace(config, piece_stages=_choose_of(choose, "piece_stages", _piece_stages(config, problem, target)))
     config = replace(config, staggered=_choose_of(choose, "staggered", staggers(config, problem, target)))
@@ -142,10 +147,12 @@ def _all_shapes(problem: ConvProblem, target: Target) -> Iterator[WgmmaConfig]:
     arithmetic: Arithmetic = "direct"
     if problem.precision == "fp32":
         arithmetic, block_k_choices = "split", [SPLIT_CHANNELS]
-        stagings = [("tma", 1), ("tma", 2), *stagings[1:]]
+        stagings = [(staging, 1) for staging in split_stagings(problem, target)]
     for (split, consumers), block_k, resident, (staging, producers) in product(
         _SPLITS, block_k_choices, (False, True), stagings
     ):
+        if arithmetic == "split" and (split == "tiles" or (resident and not may_be_resident(problem, target))):
+            continue
         base = WgmmaConfig(
             arithmetic=arithmetic, promotion_taps=1, mapping="rows", split=split, num_consumer_warpgroups=consumers,
             input_staging=staging, num_producer_warpgroups=producers, prefetch=False, staggered=False,
@@ -191,7 +198,8 @@ def _tiled(problem: ConvProblem, base: WgmmaConfig) -> Iterator[WgmmaConfig]:
     for tile_n in (1, 2, 4, 8, 16):
         if tile_n > problem.n and tile_n > 1:
             break
-        for tile_q in _parts(problem.q, most=256)[:4]:
+        columns = _parts(problem.q, most=256)[:4]
+        for tile_q in split_columns(columns, problem) if base.arithmetic == "split" else columns:
             if tile_q * tile_n > 256:
                 continue
             for joined in range(1, min(problem.p, 8) + 1):
@@ -238,6 +246,14 @@ def _store_groups(config: WgmmaConfig, problem: ConvProblem, target: Target) -> 
         if fitting := [g for g in whole if fits(problem, target, replace(roomy, store_groups=g))]:
             return fitting[:2]
     return whole[-1:]
+
+
+def _producers(config: WgmmaConfig, problem: ConvProblem, target: Target) -> list[int]:
+    """Of split operands, that are split by two warps or six; of all else a shape has its own."""
+    more = replace(config, num_producer_warpgroups=2)
+    if config.arithmetic == "direct" or _broken(problem, target, more):
+        return [config.num_producer_warpgroups]
+    return [1, 2]
 
 
 def _piece_stages(config: WgmmaConfig, problem: ConvProblem, target: Target) -> list[int]:

@@ -2,8 +2,11 @@
 
 from dataclasses import replace
 
-from im2wingen.families.wgmma_config import WgmmaConfig
+from im2wingen.families.support import ceil_div
+from im2wingen.families.wgmma_axes import horizontal, vertical
+from im2wingen.families.wgmma_config import CHANNELS_M, InputStaging, WgmmaConfig
 from im2wingen.families.wgmma_geometry import WgmmaGeometry
+from im2wingen.families.wgmma_landing import SPLIT_CHANNELS
 from im2wingen.families.wgmma_split_rules import MAX_PROMOTION_TAPS, SPLIT_STORE_GROUPS
 from im2wingen.problem import ConvProblem
 from im2wingen.target import Target
@@ -11,6 +14,29 @@ from im2wingen.target import Target
 
 def fits(problem: ConvProblem, target: Target, config: WgmmaConfig) -> bool:
     return WgmmaGeometry(problem=problem, config=config).smem_bytes <= target.smem_per_block_bytes
+
+
+def split_stagings(problem: ConvProblem, target: Target) -> list[InputStaging]:
+    """The pass into NHWC only where an NCHW x may be unable to land."""
+    if problem.x_layout == "nhwc" or problem.stride_w > 1:
+        return ["tma"]
+    # a small tile's patch, twice and as it lands, in half of shared memory
+    patch = vertical(problem).extent(4) * horizontal(problem).extent(8) * 4 * SPLIT_CHANNELS
+    lands = problem.w % 4 == 0 and 6 * patch <= target.smem_per_block_bytes
+    return ["transposed"] if lands else ["transposed", "tma"]
+
+
+def may_be_resident(problem: ConvProblem, target: Target) -> bool:
+    """Whether all filters of 64 output channels fit shared memory."""
+    chunks = ceil_div(problem.c, SPLIT_CHANNELS)
+    return problem.r * problem.s * chunks * CHANNELS_M * 4 * SPLIT_CHANNELS <= target.smem_per_block_bytes
+
+
+def split_columns(extents: list[int], problem: ConvProblem) -> list[int]:
+    """Columns of a tile: even where y is NCHW, so that neighbours leave in pairs."""
+    if problem.y_layout == "nhwc" or problem.q % 2:
+        return extents
+    return list(dict.fromkeys(extent + extent % 2 for extent in extents))
 
 
 def split_store_groups(config: WgmmaConfig, problem: ConvProblem, target: Target) -> list[int]:
