@@ -22,6 +22,9 @@ _EXPOSED = 0.3  # share of the epilogue during which no other consumer multiplie
 _TAP = 40.0  # barriers between the products of two taps, of a streamed filter
 _SPLIT_EPILOGUE_GROUP = 45.0  # likewise, from registers
 _SPLIT_BYTES = 12.0  # a cycle, of patches that two warps split
+_LANDED_BYTES = 6.0  # likewise, and transpose
+_SPLITTING = 0.1  # share of the splitters' time that consumers lose
+_RUN_END = 2.0  # an NCHW y of split operands: an end of what is stored together, for each output channel
 _PROMOTION = 150.0  # from the last product of a partial sum to the first of the next, besides an FMA for each number
 _PATCH = 150.0  # likewise, of two patches
 _TRANSPOSED_BYTES = 3.5  # a cycle, of patches whose pixels a warpgroup transposes in whole vectors
@@ -61,7 +64,9 @@ def tile_cycles(geometry: WgmmaGeometry) -> tuple[float, float]:
         operands = taps * geometry.steps * geometry.products * products * (64 + geometry.wgmma_n) * STEP_BYTES
         # what lands, is looked at for its scale, split and written back; and what the tensor core reads
         shared = operands + 3 * patches + loads
-        busy = max(busy, patches / _SPLIT_BYTES, shared / (_SMEM_BYTES * _SMEM_SHARE))
+        rate = _SPLIT_BYTES if config.input_staging == "tma" else _LANDED_BYTES
+        busy = max(busy, patches / rate, shared / (_SMEM_BYTES * _SMEM_SHARE))
+        busy += _SPLITTING * patches / _SPLIT_BYTES + _run_ends(geometry)
     if config.stored_by_producers:
         consumers = 1 if config.split == "tiles" else config.num_consumer_warpgroups
         busy = max(busy, consumers * geometry.sum_groups * _COPIED)
@@ -99,6 +104,20 @@ def _group_cycles(geometry: WgmmaGeometry) -> float:
     if geometry.runs:
         return _EPILOGUE_RUNS + _RUN / geometry.run_pixels
     return _EPILOGUE_PIXELS + _ROW / (8 if geometry.config.mapping == "block" else geometry.config.tile_q)
+
+
+def _run_ends(geometry: WgmmaGeometry) -> float:
+    """Of a tile of split operands: for the sectors of an NCHW y that are stored in parts."""
+    problem, config = geometry.problem, geometry.config
+    if problem.y_layout == "nhwc":
+        return 0
+    if geometry.staged_groups:
+        run = config.tile_q
+    elif config.tile_n > 1 or config.tile_q % 2 or problem.q % 2:
+        run = max(1, 8 // config.tile_n)
+    else:
+        run = 8 * config.own_subtiles if config.mapping == "block" else config.tile_q
+    return 2 * _RUN_END * config.block_n * config.tile.pixels / run
 
 
 def _product_cycles(n: int) -> float:

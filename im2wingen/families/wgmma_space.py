@@ -253,7 +253,9 @@ def _producers(config: WgmmaConfig, problem: ConvProblem, target: Target) -> lis
     more = replace(config, num_producer_warpgroups=2)
     if config.arithmetic == "direct" or _broken(problem, target, more):
         return [config.num_producer_warpgroups]
-    return [1, 2]
+    # measured: six warps pay where there are many patches, or a tile has them for 64 channels alone
+    geometry = WgmmaGeometry(problem=problem, config=config)
+    return [2, 1] if config.split == "pixels" or geometry.chunks * geometry.planes > 2 else [1, 2]
 
 
 def _piece_stages(config: WgmmaConfig, problem: ConvProblem, target: Target) -> list[int]:

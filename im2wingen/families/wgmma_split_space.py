@@ -40,27 +40,25 @@ def split_columns(extents: list[int], problem: ConvProblem) -> list[int]:
 
 
 def split_store_groups(config: WgmmaConfig, problem: ConvProblem, target: Target) -> list[int]:
-    """From registers or staged; where pixels of several images are neighbours in registers, staged first."""
+    """From registers; staged, or from registers, where pixels of several images are neighbours there."""
     geometry = WgmmaGeometry(problem=problem, config=config)
     groups, images = geometry.groups_n, config.tile_n
-    if problem.y_layout == "nhwc":
+    if problem.y_layout == "nhwc" or images == 1:
         return [groups]
     least = replace(config, patch_stages=geometry.least_patch_stages, filter_stages=least_filter_stages(config))
     staged = [g for g in SPLIT_STORE_GROUPS if g < groups and g * 8 % images == 0]
     staged = [g for g in staged if fits(problem, target, replace(least, store_groups=g))]
-    return [groups, *staged] if images == 1 else [*staged, groups]
+    return [*staged, groups]
 
 
 def staggers(config: WgmmaConfig, problem: ConvProblem, target: Target) -> list[bool]:
-    """Whether consumers begin apart; first where a CTA has a next tile to multiply while one is stored."""
+    """Whether consumers begin apart: tried for consumers of the same pixels, where a CTA has several tiles."""
     geometry = WgmmaGeometry(problem=problem, config=config)
-    several = geometry.least_patch_stages > 1
-    if config.arithmetic == "direct" or config.num_consumer_warpgroups != 2 or not several:
+    several = geometry.least_patch_stages > 1 and geometry.tiles > target.sm_count
+    if config.arithmetic == "direct" or config.split != "filters" or config.num_consumer_warpgroups != 2 or not several:
         return [False]
     apart = replace(config, staggered=True, patch_stages=geometry.least_patch_stages)
-    if not fits(problem, target, replace(apart, filter_stages=least_filter_stages(apart))):
-        return [False]
-    return [True, False] if geometry.tiles > target.sm_count else [False, True]
+    return [False, True] if fits(problem, target, replace(apart, filter_stages=least_filter_stages(apart))) else [False]
 
 
 def by_sums(config: WgmmaConfig, problem: ConvProblem) -> list[int]:
