@@ -132,7 +132,7 @@ RULES = (
     ),
     Rule(
         sentence="turned input staging is for 16-bit elements without stride, rows of x that are multiples of 16 bytes "
-        "(or patches of whole rows without padding, and images that are), and at most 248 columns of a patch",
+        "(or patches of whole rows without padding, and images that are), and at most 248 columns of a patch and in front of it",
         holds=lambda problem, target, config: (
             config.input_staging != "turned" or _geometry(problem, config).pieces.possible
         ),
