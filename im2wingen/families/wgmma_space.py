@@ -8,8 +8,7 @@ from itertools import product
 from typing import TypeVar
 
 from im2wingen.families.base import Arithmetic, Choose
-from im2wingen.families.support import ceil_div, round_up
-from im2wingen.families.wgmma_axes import flattened, flattens
+from im2wingen.families.wgmma_axes import flattened
 from im2wingen.families.wgmma_config import InputStaging, Split, WgmmaConfig
 from im2wingen.families.wgmma_cost import estimated_cycles
 from im2wingen.families.wgmma_geometry import WgmmaGeometry
@@ -21,11 +20,11 @@ from im2wingen.families.wgmma_split_space import (
     least_filter_stages,
     may_be_resident,
     promotions,
-    split_columns,
     split_stagings,
     split_store_groups,
     staggers,
 )
+from im2wingen.families.wgmma_tilings import tiled
 from im2wingen.problem import ConvProblem
 from im2wingen.target import Target
 
@@ -162,7 +161,7 @@ def _all_shapes(problem: ConvProblem, target: Target) -> Iterator[WgmmaConfig]:
             staging_over_buffers=False, stored_by_producers=False, promotion=False,
             ordered=split == "tiles", programmatic_launch=False, tile_order="linear",
         )  # fmt: skip
-        for config in _tiled(problem, base):
+        for config in tiled(problem, base):
             tiles = WgmmaGeometry(problem=problem, config=config).tiles
             if tiles <= target.sm_count and arithmetic == "direct":
                 yield replace(config, staging_over_buffers=split != "tiles")
@@ -175,42 +174,6 @@ def _clusters(config: WgmmaConfig, tiles: int, target: Target) -> Iterator[Wgmma
     """The config with its tiles shared, where they leave half of the device idle or more."""
     if not config.filter_resident and config.input_staging == "tma":
         yield from (replace(config, cluster_k=size) for size in CLUSTERS[1:] if tiles * size <= target.sm_count)
-
-
-def _parts(extent: int, *, most: int) -> list[int]:
-    """Extents of a tile that cut `extent` in near-equal parts, none above `most`, the largest first."""
-    sizes = range(min(extent, most), 0, -1)
-    return [size for size in sizes if ceil_div(extent, ceil_div(extent, size)) == size]
-
-
-def _tiled(problem: ConvProblem, base: WgmmaConfig) -> Iterator[WgmmaConfig]:
-    if flattens(problem):
-        for tile_p in _parts(problem.p, most=problem.p):
-            for tile_q in range(8, min(256, round_up(problem.q, 8)) + 1, 8):
-                yield replace(base, tile_p=tile_p, tile_q=tile_q)
-        return
-    shared = base.num_consumer_warpgroups if base.split == "pixels" else 1
-    for tile_p in _parts(problem.p, most=32):
-        for blocks in (shared, 2 * shared):
-            yield replace(base, mapping="block", tile_p=tile_p, tile_q=8 * blocks)
-        if tile_p <= 4:
-            break
-    for tile_n in (1, 2, 4, 8, 16):
-        if tile_n > problem.n and tile_n > 1:
-            break
-        columns = _parts(problem.q, most=256)[:4]
-        for tile_q in split_columns(columns, problem) if base.arithmetic == "split" else columns:
-            if tile_q * tile_n > 256:
-                continue
-            for joined in range(1, min(problem.p, 8) + 1):
-                config = replace(base, tile_n=tile_n, tile_q=tile_q, joined_rows=joined, tile_p=joined)
-                if WgmmaGeometry(problem=problem, config=config).wgmma_n > 256:
-                    break
-                for subtiles in range(1, ceil_div(problem.p, joined) + 1):
-                    wide = replace(config, tile_p=joined * subtiles * shared)
-                    if WgmmaGeometry(problem=problem, config=wide).num_accumulators > 216:
-                        break
-                    yield wide
 
 
 def _broken(problem: ConvProblem, target: Target, config: WgmmaConfig) -> bool:
