@@ -25,7 +25,7 @@ class WgmmaConfig(Config):
     input_staging: InputStaging  # of an NCHW x: tma after a kernel that brings it into NHWC, or transposed in this one:
     # by threads that read it, or turned in shared memory, where TMA brings it
     piece_stages: int  # of x that is turned; else 1
-    prefetch: bool  # to L2: of what is to be transposed; else of a CTA's first buffers, while the kernel before ends
+    prefetch: bool  # of what is to be transposed, to L2
     num_producer_warpgroups: int
     num_consumer_warpgroups: int
     tile_n: int

@@ -154,7 +154,8 @@ RULES = (
     ),
     Rule(
         sentence="turned input staging is for 16-bit elements without stride, rows of x that are multiples of 16 bytes "
-        "(or patches of whole rows without padding, and images that are), and at most 248 columns of a patch and in front of it",
+        "(or patches of whole rows without padding, and images that are), and at most 248 columns of a "
+        "patch and in front of it",
         holds=lambda problem, target, config: (
             config.input_staging != "turned" or _geometry(problem, config).pieces.possible
         ),
@@ -177,10 +178,8 @@ RULES = (
         ),
     ),
     Rule(
-        sentence="prefetch is for transposed input staging, or programmatic_launch and an x or a filter read in place",
-        holds=lambda problem, target, config: (
-            not config.prefetch or config.input_staging == "transposed" or prefetches_first(problem, config)
-        ),
+        sentence="prefetch is for transposed input staging",
+        holds=lambda problem, target, config: not config.prefetch or config.input_staging == "transposed",
     ),
     Rule(
         sentence="split tiles needs a resident filter",
@@ -295,12 +294,6 @@ RULES = (
         holds=lambda problem, target, config: _geometry(problem, config).tiles <= 2**30,
     ),
 )
-
-
-def prefetches_first(problem: ConvProblem, config: WgmmaConfig) -> bool:
-    """Whether a CTA may ask for its first buffers while the kernel before it ends: no pass writes one of them."""
-    in_place = problem.x_layout == "nhwc" or problem.w_layout == "krsc"
-    return config.programmatic_launch and config.arithmetic == "direct" and in_place
 
 
 def _blocks_fit(geometry: WgmmaGeometry) -> bool:

@@ -12,7 +12,7 @@ from im2wingen.families.support import ceil_div, round_up
 from im2wingen.families.wgmma_config import InputStaging, Split, WgmmaConfig
 from im2wingen.families.wgmma_cost import estimated_cycles
 from im2wingen.families.wgmma_geometry import SPLIT_CHANNELS, WgmmaGeometry, flattened, flattens
-from im2wingen.families.wgmma_rules import CLUSTERS, MAX_PROMOTION_TAPS, ROW_BYTES, RULES, prefetches_first
+from im2wingen.families.wgmma_rules import CLUSTERS, MAX_PROMOTION_TAPS, ROW_BYTES, RULES
 from im2wingen.problem import ConvProblem
 from im2wingen.target import Target
 
@@ -41,13 +41,12 @@ def suggest(problem: ConvProblem, target: Target, choose: Choose) -> WgmmaConfig
     config = replace(config, promotion_taps=_choose_of(choose, "promotion_taps", _promotions(config, problem, target)))
     config = replace(config, patch_stages=_choose_of(choose, "patch_stages", _patch_stages(config, problem, target)))
     config = replace(config, filter_stages=_choose_of(choose, "filter_stages", _filter_stages(config, problem, target)))
-    config = replace(config, programmatic_launch=choose("programmatic_launch", [True, False]))
-    ahead = config.input_staging == "transposed" or prefetches_first(problem, config)
     return replace(
         config,
         ordered=_choose_of(choose, "ordered", _orders(config, problem)),
-        prefetch=_choose_of(choose, "prefetch", [True, False] if ahead else [False]),
+        prefetch=_choose_of(choose, "prefetch", [False, True] if config.input_staging == "transposed" else [False]),
         l2_promotion_bytes=choose("l2_promotion_bytes", [128, 256, 64]),
+        programmatic_launch=choose("programmatic_launch", [True, False]),
         tile_order=choose("tile_order", ["linear", "zigzag"]),
     )
 
@@ -126,7 +125,7 @@ def _all_shapes(problem: ConvProblem, target: Target) -> Iterator[WgmmaConfig]:
     """With the fewest stages and the smallest stores, so that what is legal at all is found."""
     stagings: list[tuple[InputStaging, int]] = [("tma", 1)]
     if problem.x_layout == "nchw":
-        stagings += [("transposed", 1), ("transposed", 2), ("turned", 1)]
+        stagings += [("transposed", 1), ("transposed", 2), ("turned", 1), ("turned", 2)]
     block_k_choices = [row_bytes // problem.element_bytes for row_bytes in ROW_BYTES]
     arithmetic: Arithmetic = "direct"
     if problem.precision == "fp32":
