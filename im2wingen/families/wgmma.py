@@ -95,16 +95,11 @@ def plan(problem: ConvProblem, target: Target, config: WgmmaConfig) -> Plan:
 
 def _direct_values(geometry: WgmmaGeometry) -> dict[str, TemplateValue]:
     """What wgmma.cu.j2 has and wgmma_split.cu.j2 has not."""
-    config, pieces = geometry.config, geometry.pieces
+    config = geometry.config
     return {
         "SUM": "int32_t" if geometry.problem.precision == "int8" else "float",
         "PRODUCT": _PRODUCTS[geometry.problem.precision],
-        "TRANSPOSED": config.input_staging != "tma",
-        "TURNED": config.input_staging == "turned",
-        "PIECE_STAGES": config.piece_stages,
-        "WHOLE_ROWS": pieces.whole_rows,
-        "LINE_ROWS": pieces.line_rows,
-        "PIECE_LINES": pieces.lines,
+        "TRANSPOSED": config.input_staging == "transposed",
         "PREFETCHED": config.prefetch,
         "PRODUCERS": config.num_producer_warpgroups,
         "STORE_GROUPS": config.store_groups,
@@ -121,8 +116,6 @@ def _input_maps(geometry: WgmmaGeometry, name: str, filter_name: str) -> tuple[T
     What is transposed is read without TMA; the filter's map stands in.
     """
     problem, config = geometry.problem, geometry.config
-    if config.input_staging == "turned":
-        return (geometry.pieces.tensor_map(),)
     if config.input_staging == "transposed":
         return geometry.planes * (_filter_map(geometry, filter_name),)
     rows, columns = vertical(problem), horizontal(problem)

@@ -27,7 +27,6 @@ _SPLIT_BYTES = 12.0  # a cycle, of patches that two warps split
 _PROMOTION = 150.0  # from the last product of a partial sum to the first of the next, besides an FMA for each number
 _PATCH = 150.0  # likewise, of two patches
 _TRANSPOSED_BYTES = 3.5  # a cycle, of patches whose pixels a warpgroup transposes in whole vectors
-_TURNED_BYTES, _TURNED_IMAGES = 5.0, 3.0  # likewise, of patches that TMA brings in pieces of an image; and of several
 _PASS = 4000.0  # a kernel before this one, besides its bytes
 _EXCHANGE = 1200.0  # of a cluster's sums, besides their bytes: two barriers and the way to a peer
 _PEER_BYTES = 16  # a cycle, that an SM reads of its peers' shared memory
@@ -73,9 +72,6 @@ def tile_cycles(geometry: WgmmaGeometry) -> tuple[float, float]:
         whole = problem.stride_w == 1 and problem.w % 4 == 0
         rate = _TRANSPOSED_BYTES * config.num_producer_warpgroups
         busy = max(busy, patches / (rate if whole else rate / 2))
-    if config.input_staging == "turned":
-        patches = geometry.planes * geometry.chunks * geometry.patch_bytes
-        busy = max(busy, patches / (_TURNED_BYTES if config.tile_n == 1 else _TURNED_IMAGES))
     return busy, epilogue
 
 

@@ -153,26 +153,12 @@ RULES = (
         holds=lambda problem, target, config: config.input_staging == "tma" or problem.x_layout == "nchw",
     ),
     Rule(
-        sentence="turned input staging is for 16-bit elements without stride, rows of x that are multiples of 16 bytes "
-        "(or patches of whole rows without padding, and images that are), and at most 248 columns of a "
-        "patch and in front of it",
-        holds=lambda problem, target, config: (
-            config.input_staging != "turned" or _geometry(problem, config).pieces.possible
-        ),
-    ),
-    Rule(
-        sentence="piece_stages is 2 or more where x is turned, else 1",
-        holds=lambda problem, target, config: (
-            config.piece_stages >= 2 if config.input_staging == "turned" else config.piece_stages == 1
-        ),
-    ),
-    Rule(
         sentence="num_producer_warpgroups is 1, or 2 where they transpose for several consumers",
         holds=lambda problem, target, config: (
             config.num_producer_warpgroups == 1
             or (
                 config.num_producer_warpgroups == 2
-                and config.input_staging != "tma"
+                and config.input_staging == "transposed"
                 and config.num_consumer_warpgroups > 1
             )
         ),

@@ -37,7 +37,6 @@ def suggest(problem: ConvProblem, target: Target, choose: Choose) -> WgmmaConfig
     found = shapes(problem, target)
     config = found[choose(",".join(_SHAPE_FIELDS), list(found))]
     config = replace(config, store_groups=_choose_of(choose, "store_groups", _store_groups(config, problem, target)))
-    config = replace(config, piece_stages=_choose_of(choose, "piece_stages", _piece_stages(config, problem, target)))
     config = replace(config, promotion_taps=_choose_of(choose, "promotion_taps", _promotions(config, problem, target)))
     config = replace(config, patch_stages=_choose_of(choose, "patch_stages", _patch_stages(config, problem, target)))
     config = replace(config, filter_stages=_choose_of(choose, "filter_stages", _filter_stages(config, problem, target)))
@@ -104,7 +103,6 @@ def _finished(config: WgmmaConfig, problem: ConvProblem, target: Target) -> Iter
     may = problem.y_layout == "nchw" and not config.staging_over_buffers and not _broken(problem, target, by_others)
     for one in (config, by_others) if may else (config,):
         stored = replace(one, store_groups=_store_groups(one, problem, target)[0])
-        stored = replace(stored, piece_stages=_piece_stages(stored, problem, target)[0])
         stored = replace(stored, promotion_taps=_promotions(stored, problem, target)[0])
         loaded = replace(stored, patch_stages=_patch_stages(stored, problem, target)[0])
         yield replace(loaded, filter_stages=_filter_stages(loaded, problem, target)[0])
@@ -125,7 +123,7 @@ def _all_shapes(problem: ConvProblem, target: Target) -> Iterator[WgmmaConfig]:
     """With the fewest stages and the smallest stores, so that what is legal at all is found."""
     stagings: list[tuple[InputStaging, int]] = [("tma", 1)]
     if problem.x_layout == "nchw":
-        stagings += [("transposed", 1), ("transposed", 2), ("turned", 1), ("turned", 2)]
+        stagings += [("transposed", 1), ("transposed", 2)]
     block_k_choices = [row_bytes // problem.element_bytes for row_bytes in ROW_BYTES]
     arithmetic: Arithmetic = "direct"
     if problem.precision == "fp32":
@@ -136,7 +134,6 @@ def _all_shapes(problem: ConvProblem, target: Target) -> Iterator[WgmmaConfig]:
         base = WgmmaConfig(
             arithmetic=arithmetic, promotion_taps=1, mapping="rows", split=split, num_consumer_warpgroups=consumers,
             input_staging=staging, num_producer_warpgroups=producers, prefetch=False,
-            piece_stages=2 if staging == "turned" else 1,
             tile_n=1, tile_p=1, tile_q=1, joined_rows=1, block_k=block_k, cluster_k=1, patch_stages=1,
             filter_resident=resident, filter_stages=1 if resident else 2, store_groups=1, l2_promotion_bytes=128,
             staging_over_buffers=False, stored_by_producers=False, promotion=False,
@@ -229,15 +226,6 @@ def _store_groups(config: WgmmaConfig, problem: ConvProblem, target: Target) -> 
         if fitting := [g for g in whole if _fits(problem, target, replace(roomy, store_groups=g))]:
             return fitting[:2]
     return whole[-1:]
-
-
-def _piece_stages(config: WgmmaConfig, problem: ConvProblem, target: Target) -> list[int]:
-    """As many as fit beside the fewest stages of patches and filters."""
-    if config.input_staging != "turned":
-        return [1]
-    least = WgmmaGeometry(problem=problem, config=config).least_patch_stages
-    roomy = replace(config, patch_stages=least, filter_stages=1 if config.filter_resident else 3)
-    return [count for count in (6, 4, 3) if _fits(problem, target, replace(roomy, piece_stages=count))] or [2]
 
 
 def _orders(config: WgmmaConfig, problem: ConvProblem) -> list[bool]:
