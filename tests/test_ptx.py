@@ -7,7 +7,7 @@ from im2wingen.render import Source, _environment
 from im2wingen.sass import disassemble, instruction_counts
 
 TEXT = """
-<% for name in ["mbarrier", "named_barrier", "setmaxnreg", "stmatrix", "tma", "tma_prefetch", "wgmma"] %>
+<% for name in ["mbarrier", "named_barrier", "setmaxnreg", "stmatrix", "tma", "wgmma"] %>
 <% if loop.first %><% include "parts/prelude.cuh" %>
 
 constexpr int WGMMA_N = ${ WGMMA_N };
@@ -22,8 +22,6 @@ extern "C" __global__ void __launch_bounds__(256, 1) test_kernel(const __grid_co
   uint64_t* barrier = reinterpret_cast<uint64_t*>(smem + 200 * 1024);
   if (threadIdx.x == 0) {
     ptx::prefetch_tensormap(&maps.x);
-    ptx::cp_async_bulk_prefetch_tensor_3d(&maps.x, 0, -1, 2);
-    ptx::cp_async_bulk_prefetch_tensor_4d(&maps.x, 0, -1, 2, 3);
     ptx::mbarrier_init(barrier, 2);
     ptx::fence_mbarrier_init();
   }
@@ -81,13 +79,13 @@ COLUMNS = {"HGMMA": (8, 40, 96, 176, 216, 256), "IGMMA": (8, 24, 176), "QGMMA": 
     ("instruction", "n"), [(name, n) for name, sass in SASS_TYPE.items() for n in COLUMNS[sass.partition(" ")[0]]]
 )
 def test_instructions_of_sm_90a(n: int, instruction: str) -> None:
-    """HGMMA, IGMMA or QGMMA multiplies, UTMALDG, UTMAPF and UTMASTG are TMA, SYNCS mbarriers, STSM stmatrix."""
+    """HGMMA, IGMMA or QGMMA multiplies, UTMALDG and UTMASTG are TMA, SYNCS mbarriers, STSM stmatrix."""
     sums = "int32_t" if "s32" in instruction else "float"
     text = _environment().from_string(TEXT).render(WGMMA_N=str(n), instruction=instruction, sum=sums)
     cubin = compile_cubin(Source("test_kernel", text), "sm_90a")
     counts = instruction_counts(cubin)
     sass, _, types = SASS_TYPE[instruction].partition(" ")
-    wanted = {sass: 2, "UTMALDG": 3, "UTMAPF": 2, "UTMASTG": 3, "STSM": 4, "USETMAXREG": 2}
+    wanted = {sass: 2, "UTMALDG": 3, "UTMASTG": 3, "STSM": 4, "USETMAXREG": 2}
     assert {name: counts.get(name) for name in wanted} == wanted
     assert counts["SYNCS"] >= 4  # init, two arrivals, a wait
     assert f"{sass}.64x{n}{types}" in disassemble(cubin)

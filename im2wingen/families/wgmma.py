@@ -63,7 +63,7 @@ def plan(problem: ConvProblem, target: Target, config: WgmmaConfig) -> Plan:
                 "CHANNELS": geometry.channels,
                 "PRODUCERS": config.num_producer_warpgroups,
                 "CONSUMERS": config.num_consumer_warpgroups,
-                "TRANSPOSED": config.input_staging != "tma",
+                "TRANSPOSED": config.input_staging == "transposed",
                 "TILE_N": config.tile_n,
                 "TILE_P": config.tile_p,
                 "TILE_Q": config.tile_q,
@@ -109,15 +109,10 @@ def _split_values(geometry: WgmmaGeometry) -> dict[str, TemplateValue]:
 
 def _direct_values(geometry: WgmmaGeometry) -> dict[str, TemplateValue]:
     """What wgmma.cu.j2 has and wgmma_split.cu.j2 has not."""
-    config, pieces = geometry.config, geometry.pieces
+    config = geometry.config
     return {
         "SUM": "int32_t" if geometry.problem.precision == "int8" else "float",
         "PRODUCT": _PRODUCTS[geometry.problem.precision],
-        "TURNED": config.input_staging == "turned",
-        "PIECE_STAGES": config.piece_stages,
-        "WHOLE_ROWS": pieces.whole_rows,
-        "LINE_ROWS": pieces.line_rows,
-        "PIECE_LINES": pieces.lines,
         "PREFETCHED": config.prefetch,
         "STORE_GROUPS": config.store_groups,
         "STAGING_OVER_BUFFERS": config.staging_over_buffers,
@@ -135,8 +130,6 @@ def _input_maps(geometry: WgmmaGeometry, name: str, filter_name: str) -> tuple[T
     problem, config = geometry.problem, geometry.config
     if config.input_staging == "transposed" and config.arithmetic == "split":
         return landing_maps(geometry)
-    if config.input_staging == "turned":
-        return (geometry.pieces.tensor_map(),)
     if config.input_staging == "transposed":
         return geometry.planes * (_filter_map(geometry, filter_name),)
     rows, columns = vertical(problem), horizontal(problem)

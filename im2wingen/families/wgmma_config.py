@@ -9,7 +9,7 @@ from im2wingen.families.tiles import PixelTile
 Mapping = Literal["rows", "block"]
 Split = Literal["filters", "pixels", "tiles"]
 Order = Literal["linear", "zigzag"]
-InputStaging = Literal["tma", "transposed", "turned"]
+InputStaging = Literal["tma", "transposed"]
 
 _REGISTERS = 65536  # of an SM
 CHANNELS_M = 64  # output channels of a wgmma
@@ -22,10 +22,8 @@ class WgmmaConfig(Config):
     arithmetic: Arithmetic  # of fp32: split in halves; of all else: the tensor cores' own
     mapping: Mapping  # of the pixels of a subtile to wgmma's N
     split: Split  # what the consumers share
-    input_staging: InputStaging  # of an NCHW x: tma after a kernel that brings it into NHWC, or transposed in this one:
-    # by threads that read it, or turned in shared memory, where TMA brings it
-    piece_stages: int  # of x that is turned; else 1
-    prefetch: bool  # to L2: of what is to be transposed; else of a CTA's first buffers, while the kernel before ends
+    input_staging: InputStaging  # of an NCHW x: tma after a kernel that brings it into NHWC, or transposed in this one
+    prefetch: bool  # of what is to be transposed, to L2
     num_producer_warpgroups: int
     num_consumer_warpgroups: int
     tile_n: int
@@ -66,7 +64,7 @@ class WgmmaConfig(Config):
         """Likewise, where there are several consumers."""
         if self.num_producer_warpgroups == 2 or self.stored_by_producers:
             return 40
-        if self.input_staging != "tma" or self.arithmetic == "split":
+        if self.input_staging == "transposed" or self.arithmetic == "split":
             return 56
         return 24 if self.num_consumer_warpgroups == 2 else 32
 

@@ -10,15 +10,21 @@ from im2wingen.target import Target
 _SMEM_BYTES = 128  # a cycle, that the tensor core can read
 _SMEM_SHARE = 0.95  # of it, that several readers and writers get
 _L2_BYTES = 40  # a cycle, for one SM of all
+_SHORT_ROWS = 0.7  # of it, where TMA brings rows of 64 bytes
 _FIRST_PATCH = 4500.0  # from the launch to the first product
 _EPILOGUE_GROUP = 22.0  # for 8 pixels of a subtile to be rounded, staged and stored
 _EPILOGUE_PIXELS = 45.0  # likewise, of an NCHW y
 _ROW = 2400.0  # likewise, over the pixels of a row
-_EPILOGUE_RUNS, _RUN = 24.0, 160.0  # likewise, image by image; and over the pixels that are neighbours in y
+_EPILOGUE_RUNS, _RUN = (
+    24.0,
+    500.0,
+)  # likewise, image by image; and of all consumers, over neighbours in y
 _STAGED, _COPIED = 10.0, 60.0  # likewise, by a consumer that lets the producers copy; and by these
 _EPILOGUE = 700.0  # of a tile besides
 _STORE = 400.0  # from a store that has read staging to the next one's, besides its groups
 _EXPOSED = 0.3  # share of the epilogue during which no other consumer multiplies, but for the last tile
+_EXPOSED_PIXELS = 0.8  # likewise, of an NCHW y whose tile the consumers share
+_EXPOSED_TURNS = 0.1  # likewise, of consumers that multiply in turn
 _TAP = 40.0  # barriers between the products of two taps, of a streamed filter
 _SPLIT_EPILOGUE_GROUP = 45.0  # likewise, from registers
 _SPLIT_BYTES = 12.0  # a cycle, of patches that two warps split
@@ -27,8 +33,8 @@ _SPLITTING = 0.1  # share of the splitters' time that consumers lose
 _RUN_END = 2.0  # an NCHW y of split operands: an end of what is stored together, for each output channel
 _PROMOTION = 150.0  # from the last product of a partial sum to the first of the next, besides an FMA for each number
 _PATCH = 150.0  # likewise, of two patches
-_TRANSPOSED_BYTES = 3.5  # a cycle, of patches whose pixels a warpgroup transposes in whole vectors
-_TURNED_BYTES = 12.0  # likewise, of patches that three warps turn in shared memory
+_TRANSPOSED_BYTES = 4.0  # a cycle, of patches whose pixels a warpgroup transposes in whole vectors
+_SEVERAL_IMAGES = 0.4  # of it, where a patch is of several images
 _PASS = 4000.0  # a kernel before this one, besides its bytes
 _EXCHANGE = 1200.0  # of a cluster's sums, besides their bytes: two barriers and the way to a peer
 _PEER_BYTES = 16  # a cycle, that an SM reads of its peers' shared memory
@@ -58,7 +64,7 @@ def tile_cycles(geometry: WgmmaGeometry) -> tuple[float, float]:
     group = _SPLIT_EPILOGUE_GROUP if config.arithmetic == "split" else _group_cycles(geometry)
     stores = geometry.sum_groups / min(config.store_groups, geometry.sum_groups)
     epilogue = _EPILOGUE + (stores - 1) * _STORE + geometry.sum_groups * group
-    busy = max(tensor, (loads + stored) / _L2_BYTES)
+    busy = max(tensor, loads / _load_bytes(geometry) + stored / _L2_BYTES)
     if config.arithmetic == "split":
         patches = geometry.planes * geometry.chunks * geometry.patch_bytes
         operands = taps * geometry.steps * geometry.products * products * (64 + geometry.wgmma_n) * STEP_BYTES
@@ -75,10 +81,8 @@ def tile_cycles(geometry: WgmmaGeometry) -> tuple[float, float]:
         patches = geometry.planes * geometry.chunks * geometry.patch_bytes
         whole = problem.stride_w == 1 and problem.w % 4 == 0
         rate = _TRANSPOSED_BYTES * config.num_producer_warpgroups
-        busy = max(busy, patches / (rate if whole else rate / 2))
-    if config.input_staging == "turned":
-        patches = geometry.planes * geometry.chunks * geometry.patch_bytes
-        busy = max(busy, patches / (_TURNED_BYTES * config.num_producer_warpgroups))
+        rate *= (1 if whole else 0.5) * (1 if config.tile_n == 1 else _SEVERAL_IMAGES)
+        busy = max(busy, patches / rate)
     return busy, epilogue
 
 
@@ -95,14 +99,18 @@ def _share_cycles(geometry: WgmmaGeometry) -> tuple[float, float]:
     sums = config.num_consumer_warpgroups * geometry.sum_groups * SUM_GROUP_BYTES
     exchange = _EXCHANGE + sums / _SMEM_BYTES + sums / _PEER_BYTES
     epilogue = _EPILOGUE + exchange + config.store_groups * _group_cycles(geometry)
-    return max(tensor, loads / _L2_BYTES) + patches * _PATCH, epilogue
+    return max(tensor, loads / _load_bytes(geometry)) + patches * _PATCH, epilogue
+
+
+def _load_bytes(geometry: WgmmaGeometry) -> float:
+    return _L2_BYTES if geometry.row_bytes >= 128 else _SHORT_ROWS * _L2_BYTES
 
 
 def _group_cycles(geometry: WgmmaGeometry) -> float:
     if geometry.problem.y_layout == "nhwc":
         return _EPILOGUE_GROUP
     if geometry.runs:
-        return _EPILOGUE_RUNS + _RUN / geometry.run_pixels
+        return _EPILOGUE_RUNS + _RUN * geometry.config.num_consumer_warpgroups / geometry.run_pixels
     return _EPILOGUE_PIXELS + _ROW / (8 if geometry.config.mapping == "block" else geometry.config.tile_q)
 
 
@@ -135,7 +143,11 @@ def cta_cycles(geometry: WgmmaGeometry, target: Target) -> tuple[float, float]:
         return share * busy, share * (fill + epilogue)
     if config.num_consumer_warpgroups == 1:
         return share * busy, fill + share * epilogue
-    return share * busy, fill + (1 + _EXPOSED * (share - 1)) * epilogue
+    together = config.split != "tiles" and not config.stored_by_producers
+    exposed = _EXPOSED_TURNS if config.ordered else _EXPOSED
+    if geometry.problem.y_layout == "nchw" and together:
+        exposed = _EXPOSED_PIXELS
+    return share * busy, fill + (1 + exposed * (share - 1)) * epilogue
 
 
 def _units(target: Target, cluster_k: int) -> int:

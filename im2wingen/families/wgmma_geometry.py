@@ -6,7 +6,6 @@ from im2wingen.families.support import ceil_div, round_up, unit_elements
 from im2wingen.families.wgmma_axes import horizontal, vertical
 from im2wingen.families.wgmma_config import CHANNELS_M, WgmmaConfig
 from im2wingen.families.wgmma_landing import Landing, landing_of
-from im2wingen.families.wgmma_pieces import Pieces
 from im2wingen.problem import ConvProblem
 
 STEP_BYTES = 32  # along K, of a wgmma
@@ -234,20 +233,8 @@ class WgmmaGeometry:
         return groups * 8 * CHANNELS_M * problem.y_element_bytes
 
     @property
-    def pieces(self) -> Pieces:
-        """Of an x that is turned."""
-        return Pieces(problem=self.problem, config=self.config, patch_h=self.patch_h, patch_w=self.patch_w)
-
-    @property
     def smem_bytes(self) -> int:
         """Dynamic shared memory of a CTA."""
-        if self.config.input_staging == "turned":
-            return round_up(self._smem_bytes, 128) + self.pieces.smem_bytes
-        return self._smem_bytes
-
-    @property
-    def _smem_bytes(self) -> int:
-        """Without pieces of x."""
         config = self.config
         parts = config.num_consumer_warpgroups * self.staging_parts
         staging = parts * self.staging_bytes

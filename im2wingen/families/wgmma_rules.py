@@ -131,36 +131,20 @@ RULES = (
         holds=lambda problem, target, config: config.input_staging == "tma" or problem.x_layout == "nchw",
     ),
     Rule(
-        sentence="turned input staging is for 16-bit elements without stride, rows of x that are multiples of 16 bytes "
-        "(or patches of whole rows without padding, and images that are), and at most 248 columns of a patch and in front of it",
-        holds=lambda problem, target, config: (
-            config.input_staging != "turned" or _geometry(problem, config).pieces.possible
-        ),
-    ),
-    Rule(
-        sentence="piece_stages is 2 or more where x is turned, else 1",
-        holds=lambda problem, target, config: (
-            config.piece_stages >= 2 if config.input_staging == "turned" else config.piece_stages == 1
-        ),
-    ),
-    Rule(
         sentence="num_producer_warpgroups is 1, or 2 where they transpose or split for several consumers",
         holds=lambda problem, target, config: (
             config.num_producer_warpgroups == 1
             or (
                 config.num_producer_warpgroups == 2
-                and (config.input_staging != "tma" or config.arithmetic == "split")
+                and (config.input_staging == "transposed" or config.arithmetic == "split")
                 and config.num_consumer_warpgroups > 1
             )
         ),
     ),
     Rule(
-        sentence="prefetch is for transposed input staging of direct arithmetic, or programmatic_launch and an x or a "
-        "filter read in place",
+        sentence="prefetch is for transposed input staging without TMA, of direct arithmetic",
         holds=lambda problem, target, config: (
-            not config.prefetch
-            or (config.input_staging == "transposed" and config.arithmetic == "direct")
-            or prefetches_first(problem, config)
+            not config.prefetch or (config.input_staging == "transposed" and config.arithmetic == "direct")
         ),
     ),
     Rule(
@@ -268,12 +252,6 @@ RULES = (
         holds=lambda problem, target, config: _geometry(problem, config).tiles <= 2**30,
     ),
 )
-
-
-def prefetches_first(problem: ConvProblem, config: WgmmaConfig) -> bool:
-    """Whether a CTA may ask for its first buffers while the kernel before it ends: no pass writes one of them."""
-    in_place = problem.x_layout == "nhwc" or problem.w_layout == "krsc"
-    return config.programmatic_launch and config.arithmetic == "direct" and in_place
 
 
 def _blocks_fit(geometry: WgmmaGeometry) -> bool:

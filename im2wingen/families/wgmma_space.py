@@ -13,7 +13,7 @@ from im2wingen.families.wgmma_config import InputStaging, Split, WgmmaConfig
 from im2wingen.families.wgmma_cost import estimated_cycles
 from im2wingen.families.wgmma_geometry import WgmmaGeometry
 from im2wingen.families.wgmma_landing import SPLIT_CHANNELS
-from im2wingen.families.wgmma_rules import CLUSTERS, ROW_BYTES, RULES, prefetches_first
+from im2wingen.families.wgmma_rules import CLUSTERS, ROW_BYTES, RULES
 from im2wingen.families.wgmma_split_space import (
     by_sums,
     fits,
@@ -47,21 +47,20 @@ def suggest(problem: ConvProblem, target: Target, choose: Choose) -> WgmmaConfig
     """A config from the search space; its picks are legal together. Promotion costs time and is not searched."""
     problem = flattened(problem)
     found = shapes(problem, target)
-    config = found[choose(",".join(_SHAPE_FIELDS), list(found))]
+    config = found[choose(",".join(_shape_fields(problem)), list(found))]
     producers = _choose_of(choose, "num_producer_warpgroups", _producers(config, problem, target))
     config = replace(config, num_producer_warpgroups=producers)
     config = replace(config, store_groups=_choose_of(choose, "store_groups", _store_groups(config, problem, target)))
-    config = replace(config, piece_stages=_choose_of(choose, "piece_stages", _piece_stages(config, problem, target)))
     config = replace(config, staggered=_choose_of(choose, "staggered", staggers(config, problem, target)))
     config = replace(config, promotion_taps=_choose_of(choose, "promotion_taps", promotions(config, problem, target)))
     config = replace(config, patch_stages=_choose_of(choose, "patch_stages", _patch_stages(config, problem, target)))
     config = replace(config, filter_stages=_choose_of(choose, "filter_stages", _filter_stages(config, problem, target)))
-    config = replace(config, programmatic_launch=choose("programmatic_launch", [True, False]))
     return replace(
         config,
         ordered=_choose_of(choose, "ordered", _orders(config, problem)),
-        prefetch=_choose_of(choose, "prefetch", _prefetches(config, problem)),
+        prefetch=_choose_of(choose, "prefetch", _prefetches(config)),
         l2_promotion_bytes=choose("l2_promotion_bytes", [128, 256, 64]),
+        programmatic_launch=choose("programmatic_launch", [True, False]),
         tile_order=choose("tile_order", ["linear", "zigzag"]),
     )
 
@@ -109,7 +108,7 @@ def shapes(problem: ConvProblem, target: Target) -> Mapping[str, WgmmaConfig]:
         kind = _kind(config)
         counts[kind] += 1
         if counts[kind] <= _SHAPES_OF_A_KIND:
-            found["x".join(str(getattr(config, field)) for field in _SHAPE_FIELDS)] = config
+            found["x".join(str(getattr(config, field)) for field in _shape_fields(problem))] = config
     return found
 
 
@@ -119,11 +118,15 @@ def _finished(config: WgmmaConfig, problem: ConvProblem, target: Target) -> Iter
     may = problem.y_layout == "nchw" and not config.staging_over_buffers and not _broken(problem, target, by_others)
     for one in (config, by_others) if may else (config,):
         stored = replace(one, store_groups=_store_groups(one, problem, target)[0])
-        stored = replace(stored, piece_stages=_piece_stages(stored, problem, target)[0])
         stored = replace(stored, staggered=staggers(stored, problem, target)[0])
         stored = replace(stored, promotion_taps=promotions(stored, problem, target)[0])
         loaded = replace(stored, patch_stages=_patch_stages(stored, problem, target)[0])
         yield replace(loaded, filter_stages=_filter_stages(loaded, problem, target)[0])
+
+
+def _shape_fields(problem: ConvProblem) -> list[str]:
+    """For split operands producers are chosen after the shape."""
+    return [name for name in _SHAPE_FIELDS if problem.precision != "fp32" or name != "num_producer_warpgroups"]
 
 
 def _kind(config: WgmmaConfig) -> tuple[str, ...]:
@@ -141,7 +144,7 @@ def _all_shapes(problem: ConvProblem, target: Target) -> Iterator[WgmmaConfig]:
     """With the fewest stages and the smallest stores, so that what is legal at all is found."""
     stagings: list[tuple[InputStaging, int]] = [("tma", 1)]
     if problem.x_layout == "nchw":
-        stagings += [("transposed", 1), ("transposed", 2), ("turned", 1)]
+        stagings += [("transposed", 1), ("transposed", 2)]
     block_k_choices = [row_bytes // problem.element_bytes for row_bytes in ROW_BYTES]
     arithmetic: Arithmetic = "direct"
     if problem.precision == "fp32":
@@ -155,7 +158,6 @@ def _all_shapes(problem: ConvProblem, target: Target) -> Iterator[WgmmaConfig]:
         base = WgmmaConfig(
             arithmetic=arithmetic, promotion_taps=1, mapping="rows", split=split, num_consumer_warpgroups=consumers,
             input_staging=staging, num_producer_warpgroups=producers, prefetch=False, staggered=False,
-            piece_stages=2 if staging == "turned" else 1,
             tile_n=1, tile_p=1, tile_q=1, joined_rows=1, block_k=block_k, cluster_k=1, patch_stages=1,
             filter_resident=resident, filter_stages=1 if resident else 2, store_groups=1, l2_promotion_bytes=128,
             staging_over_buffers=False, stored_by_producers=False, promotion=False,
@@ -216,18 +218,9 @@ def _producers(config: WgmmaConfig, problem: ConvProblem, target: Target) -> lis
     more = replace(config, num_producer_warpgroups=2)
     if config.arithmetic == "direct" or _broken(problem, target, more):
         return [config.num_producer_warpgroups]
-    # measured: six warps pay where there are many patches, or a tile has them for 64 channels alone
-    geometry = WgmmaGeometry(problem=problem, config=config)
-    return [2, 1] if config.split == "pixels" or geometry.chunks * geometry.planes > 2 else [1, 2]
-
-
-def _piece_stages(config: WgmmaConfig, problem: ConvProblem, target: Target) -> list[int]:
-    """As many as fit beside the fewest stages of patches and filters."""
-    if config.input_staging != "turned":
-        return [1]
-    least = WgmmaGeometry(problem=problem, config=config).least_patch_stages
-    roomy = replace(config, patch_stages=least, filter_stages=1 if config.filter_resident else 3)
-    return [count for count in (6, 4, 3) if fits(problem, target, replace(roomy, piece_stages=count))] or [2]
+    # measured: six warps pay where they transpose many patches, or for 64 channels alone
+    many = config.split == "pixels" or WgmmaGeometry(problem=problem, config=config).chunks > 2
+    return [2, 1] if config.input_staging == "transposed" and many else [1, 2]
 
 
 def _orders(config: WgmmaConfig, problem: ConvProblem) -> list[bool]:
@@ -236,9 +229,8 @@ def _orders(config: WgmmaConfig, problem: ConvProblem) -> list[bool]:
     return [True, False] if WgmmaGeometry(problem=problem, config=config).taken_by_turns else [True]
 
 
-def _prefetches(config: WgmmaConfig, problem: ConvProblem) -> list[bool]:
-    transposed = config.input_staging == "transposed" and config.arithmetic == "direct"
-    return [True, False] if transposed or prefetches_first(problem, config) else [False]
+def _prefetches(config: WgmmaConfig) -> list[bool]:
+    return [False, True] if config.input_staging == "transposed" and config.arithmetic == "direct" else [False]
 
 
 def _patch_stages(config: WgmmaConfig, problem: ConvProblem, target: Target) -> list[int]:

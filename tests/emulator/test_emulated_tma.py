@@ -194,7 +194,6 @@ def test_mutant_that_gives_poison(mutant: int) -> None:
         ("ptx::cp_async_bulk_tensor_4d_load(smem, &map, barrier, 0, 0, 0, 0);", "with a tensor map of rank 3"),
         ("ptx::cp_async_bulk_tensor_3d_load(smem, &map, barrier + 1, 0, 0, 0);", "no mbarrier was initialised"),
         ("ptx::prefetch_tensormap(reinterpret_cast<ptx::TensorMap*>(smem));", "prefetch.tensormap: .* no tensor map"),
-        ("ptx::cp_async_bulk_prefetch_tensor_4d(&map, 0, 0, 0, 0);", "with a tensor map of rank 3"),
         ("ptx::cp_async_bulk_tensor_3d_store(&map, smem, 0, -1, 0);", "coordinate 1 is -1; a store can't begin before"),
         (
             "ptx::fence_proxy_async_shared_cta(); ptx::cp_async_bulk_tensor_3d_store(&map, smem, 0, 0, 0);"
@@ -211,9 +210,7 @@ def test_misuse(body: str, sentence: str) -> None:
   ptx::fence_mbarrier_init();
 """
     source = one_kernel(
-        "const __grid_constant__ ptx::TensorMap map",
-        start + body,
-        includes=("ptx/mbarrier.cuh", "ptx/tma.cuh", "ptx/tma_prefetch.cuh"),
+        "const __grid_constant__ ptx::TensorMap map", start + body, includes=("ptx/mbarrier.cuh", "ptx/tma.cuh")
     )
     one = tensor_map(3)
     x = numbers(one)

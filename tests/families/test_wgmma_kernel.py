@@ -37,7 +37,6 @@ PIXELS: dict[str, Any] = {"split": "pixels", "num_consumer_warpgroups": 2}
 TILES: dict[str, Any] = {"split": "tiles", "num_consumer_warpgroups": 2, "filter_resident": True}
 COPIED: dict[str, Any] = {"stored_by_producers": True}
 TURNED: dict[str, Any] = {"input_staging": "transposed"}
-EARLY: dict[str, Any] = {"programmatic_launch": True, "prefetch": True}
 WIDE: dict[str, Any] = TURNED | {"num_producer_warpgroups": 2, "prefetch": True}
 
 CASES = {
@@ -166,9 +165,6 @@ CASES = {
     ),
     # ---- the rest ----
     "launched early": Case("n1c8h6w9k16r3s3", {"programmatic_launch": True}),
-    "first buffers to L2": Case("n2c72h9w11k72r3s3st2pad1", EARLY | {"patch_stages": 3}),
-    "first buffers to L2, cluster": Case("n1c72h5w9k16r3s3", EARLY | {"cluster_k": 4}),
-    "first filters to L2": Case("n2c24h7w9k40r3s3", EARLY | RESIDENT),
     "zig-zag, split filters": Case("n2c8h6w9k320r2s2", FILTERS | {"tile_order": "zigzag"}, "bf16", "bias_relu"),
     # the filter is packed into a workspace first
     "KCRS": Case("n1c24h6w9k40r3s3pad1", {}, epilogue="bias", w_layout="kcrs"),

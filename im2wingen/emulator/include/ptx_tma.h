@@ -1,4 +1,4 @@
-// templates/ptx/tma.cuh and tma_prefetch.cuh on the CPU. A load lands some time after its issue, and until then its destination is poisoned. A
+// templates/ptx/tma.cuh on the CPU. A load lands some time after its issue, and until then its destination is poisoned. A
 // store must find the same bytes at its issue and at the wait for its reading; what changed in between is stored poisoned.
 #pragma once
 namespace ptx {
@@ -9,7 +9,6 @@ struct alignas(64) TensorMap {
 
 namespace emulator {
 void check_tensor_map(const char* name, const ptx::TensorMap* map);
-void tensor_prefetch(const char* name, const ptx::TensorMap* map, unsigned rank);
 void tensor_load(const char* name, void* smem, const ptx::TensorMap* map, uint64_t* barrier, unsigned rank,
                  const int* coordinates);
 void tensor_store(const char* name, const ptx::TensorMap* map, const void* smem, unsigned rank, const int* coordinates);
@@ -33,12 +32,6 @@ inline void cp_async_bulk_tensor_5d_load(void* smem, const TensorMap* map, uint6
                                          int c3, int c4) {
   const int coordinates[] = {c0, c1, c2, c3, c4};
   emulator::tensor_load("cp.async.bulk.tensor.5d load", smem, map, barrier, 5, coordinates);
-}
-inline void cp_async_bulk_prefetch_tensor_3d(const TensorMap* map, int, int, int) {
-  emulator::tensor_prefetch("cp.async.bulk.prefetch.tensor.3d", map, 3);
-}
-inline void cp_async_bulk_prefetch_tensor_4d(const TensorMap* map, int, int, int, int) {
-  emulator::tensor_prefetch("cp.async.bulk.prefetch.tensor.4d", map, 4);
 }
 inline void cp_async_bulk_tensor_3d_store(const TensorMap* map, const void* smem, int c0, int c1, int c2) {
   const int coordinates[] = {c0, c1, c2};

@@ -16,7 +16,8 @@ constexpr size_t kSmemAlignment = 128;
 constexpr int kInnermostStep = 16;  // bytes
 
 Box make_box(const char* name, const void* map, const void* smem, unsigned rank, const int* coordinates) {
-  Box box = {name, known_tensor_map(name, map, rank), {}, const_cast<char*>(static_cast<const char*>(smem))};
+  Box box = {name, known_tensor_map(name, map), {}, const_cast<char*>(static_cast<const char*>(smem))};
+  if (box.map.rank != rank) fail("%s with a tensor map of rank %u", name, box.map.rank);
   if (reinterpret_cast<uintptr_t>(smem) % kSmemAlignment) fail("%s: shared memory is not aligned to 128 bytes", name);
   if (box.map.swizzle_bytes && box.map.box_row_bytes() != box.map.swizzle_bytes)
     fail("%s: rows of %zu bytes in a swizzle of %u are not emulated", name, box.map.box_row_bytes(),

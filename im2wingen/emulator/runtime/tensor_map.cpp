@@ -90,13 +90,6 @@ const TensorMap& known_tensor_map(const char* name, const void* map) {
   return known;
 }
 
-const TensorMap& known_tensor_map(const char* name, const void* map, unsigned rank) {
-  const TensorMap& known = known_tensor_map(name, map);
-  if (known.rank != rank) fail("%s with a tensor map of rank %u", name, known.rank);
-  return known;
-}
-
 void check_tensor_map(const char* name, const ptx::TensorMap* map) { known_tensor_map(name, map); }
-void tensor_prefetch(const char* name, const ptx::TensorMap* map, unsigned rank) { known_tensor_map(name, map, rank); }
 
 }  // namespace emulator

@@ -36,6 +36,5 @@ void place_tensor_maps(MapsArgument& argument, const std::vector<Array>& arrays)
 
 // The map behind a kernel's argument; `name` is the instruction that is to blame.
 const TensorMap& known_tensor_map(const char* name, const void* map);
-const TensorMap& known_tensor_map(const char* name, const void* map, unsigned rank);
 
 }  // namespace emulator
