@@ -8,7 +8,8 @@ from im2wingen.families.base import Launch, TemplateValue
 from im2wingen.problem import ConvProblem
 
 _THREADS = 256
-_TURNED = 64  # channels of a CTA of channels_last, and pixels or taps of all its filters at most
+_TURNED = 64  # channels of a CTA of channels_last, and taps of all its filters at most
+_TURNED_BYTES = 256  # of a channel's pixels that it turns at a time, at most
 _MAX_TILE_BYTES = 48 * 1024  # of static shared memory
 MAX_GRID_X = 2**31 - 1
 MAX_STRIDE = 65535
@@ -117,10 +118,13 @@ def channels_last(problem: ConvProblem, *, channels: int, beside: bool = False) 
 
     `beside`: the plan's launch before it packs the filter, which it needn't wait for.
     """
-    tiles = ceil_div(problem.h * problem.w, _TURNED)
-    elements = problem.n * problem.h * problem.w * channels
+    pixels = problem.h * problem.w
+    elements = problem.n * pixels * channels
+    odd = pixels * problem.element_bytes % 8 != 0  # rows of a channel are hardly aligned; a run of channels is
+    runs = odd and _TURNED * pixels * problem.element_bytes <= _MAX_TILE_BYTES
+    tiles = 1 if runs else ceil_div(pixels * problem.element_bytes, _TURNED_BYTES)
     launch, size = _turn(
-        problem, "x", "channels_last", channels=channels, images=problem.n, tiles=tiles, elements=elements
+        problem, "x", "channels_last", channels=channels, runs=runs, images=problem.n, tiles=tiles, elements=elements
     )
     return replace(launch, beside=beside), size
 
@@ -137,7 +141,7 @@ def filter_channels_last(problem: ConvProblem, *, channels: int) -> tuple[Launch
         return None
     elements = problem.k * taps * channels
     images = ceil_div(problem.k, _filters_at_once(problem))
-    return _turn(problem, "w", "packed", channels=channels, images=images, tiles=1, elements=elements)
+    return _turn(problem, "w", "packed", channels=channels, runs=True, images=images, tiles=1, elements=elements)
 
 
 def _filters_at_once(problem: ConvProblem) -> int:
@@ -145,14 +149,22 @@ def _filters_at_once(problem: ConvProblem) -> int:
 
 
 def _turn(
-    problem: ConvProblem, name: str, turned: str, *, channels: int, images: int, tiles: int, elements: int
+    problem: ConvProblem,
+    name: str,
+    turned: str,
+    *,
+    channels: int,
+    runs: bool,
+    images: int,
+    tiles: int,
+    elements: int,
 ) -> tuple[Launch, int]:
     size = elements * problem.element_bytes
     launch = Launch(
         template="channels_last",
         values={
             **problem_values(problem), "CHANNELS": channels, "TILES_PIXELS": tiles, "FILTER": name == "w",
-            "FILTERS": _filters_at_once(problem), "THREADS": _THREADS,
+            "FILTERS": _filters_at_once(problem) if name == "w" else 1, "RUNS": runs, "THREADS": _THREADS,
         },
         grid=(images * tiles * ceil_div(channels, _TURNED), 1, 1), block=_THREADS, smem_bytes=0,
         arguments=(name, turned), l2_bytes=2 * size,

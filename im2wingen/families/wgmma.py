@@ -3,12 +3,13 @@
 from im2wingen.families import wgmma_rules
 from im2wingen.families.base import AnyTarget, Family, Launch, Plan, TemplateValue, TensorMap
 from im2wingen.families.support import ceil_div, channels_last, filter_channels_last, pack_filter, problem_values
+from im2wingen.families.wgmma_axes import flattened, horizontal, vertical
 from im2wingen.families.wgmma_config import WgmmaConfig
 from im2wingen.families.wgmma_cost import cta_cycles
-from im2wingen.families.wgmma_geometry import WgmmaGeometry, horizontal, vertical
+from im2wingen.families.wgmma_geometry import WgmmaGeometry
 from im2wingen.families.wgmma_rules import RULES
 from im2wingen.families.wgmma_space import default, has_shapes, suggest
-from im2wingen.families.wgmma_split import split_filter, split_filter_map
+from im2wingen.families.wgmma_split import landing_maps, split_filter, split_filter_map
 from im2wingen.problem import ConvProblem
 from im2wingen.target import Target
 
@@ -24,6 +25,7 @@ def unsupported(problem: ConvProblem, target: AnyTarget) -> str | None:
 
 
 def plan(problem: ConvProblem, target: Target, config: WgmmaConfig) -> Plan:
+    problem = flattened(problem)
     geometry = WgmmaGeometry(problem=problem, config=config)
     launches: list[Launch] = []
     workspace: dict[str, int] = {}
@@ -59,7 +61,9 @@ def plan(problem: ConvProblem, target: Target, config: WgmmaConfig) -> Plan:
                 "MAPPING": config.mapping.upper(),
                 "SPLIT": config.split.upper(),
                 "CHANNELS": geometry.channels,
+                "PRODUCERS": config.num_producer_warpgroups,
                 "CONSUMERS": config.num_consumer_warpgroups,
+                "TRANSPOSED": config.input_staging == "transposed",
                 "TILE_N": config.tile_n,
                 "TILE_P": config.tile_p,
                 "TILE_Q": config.tile_q,
@@ -72,7 +76,7 @@ def plan(problem: ConvProblem, target: Target, config: WgmmaConfig) -> Plan:
                 "FILTER_STAGES": config.filter_stages,
                 "PROGRAMMATIC_LAUNCH": config.programmatic_launch,
                 "TILE_ORDER_ZIGZAG": config.tile_order == "zigzag",
-                **({"PROMOTION_TAPS": config.promotion_taps} if split else _direct_values(geometry)),
+                **(_split_values(geometry) if split else _direct_values(geometry)),
             },
             grid=(grid, 1, 1),
             block=config.threads,
@@ -85,11 +89,22 @@ def plan(problem: ConvProblem, target: Target, config: WgmmaConfig) -> Plan:
             idle_cycles=idle,
             flops=2 * geometry.tiles * config.block_n * config.subtiles * geometry.wgmma_n * gemm_k,
             l2_bytes=geometry.tiles * geometry.planes * geometry.chunks * geometry.patch_bytes
-            + filter_loads * taps * geometry.chunks * geometry.filter_bytes
+            + filter_loads * taps * geometry.chunks * geometry.filter_rings * geometry.filter_bytes
             + geometry.tiles * config.tile.pixels * config.block_n * problem.y_element_bytes,
         )
     )  # fmt: skip
     return Plan(launches=tuple(launches), workspace=workspace, arithmetic=config.arithmetic)
+
+
+def _split_values(geometry: WgmmaGeometry) -> dict[str, TemplateValue]:
+    """The reverse."""
+    config = geometry.config
+    return {
+        "PROMOTION_TAPS": config.promotion_taps,
+        "STAGGERED": config.staggered,
+        "STAGED_GROUPS": geometry.staged_groups,
+        "LANDING": (geometry.landing.kind if geometry.landing else "rectangles").upper(),
+    }
 
 
 def _direct_values(geometry: WgmmaGeometry) -> dict[str, TemplateValue]:
@@ -98,9 +113,7 @@ def _direct_values(geometry: WgmmaGeometry) -> dict[str, TemplateValue]:
     return {
         "SUM": "int32_t" if geometry.problem.precision == "int8" else "float",
         "PRODUCT": _PRODUCTS[geometry.problem.precision],
-        "TRANSPOSED": config.input_staging == "transposed",
         "PREFETCHED": config.prefetch,
-        "PRODUCERS": config.num_producer_warpgroups,
         "STORE_GROUPS": config.store_groups,
         "STAGING_OVER_BUFFERS": config.staging_over_buffers,
         "STORED_BY_PRODUCERS": config.stored_by_producers,
@@ -112,9 +125,11 @@ def _direct_values(geometry: WgmmaGeometry) -> dict[str, TemplateValue]:
 def _input_maps(geometry: WgmmaGeometry, name: str, filter_name: str) -> tuple[TensorMap, ...]:
     """One a plane, in the template's order: the plane's (C, N, columns, rows).
 
-    What is transposed is read without TMA; the filter's map stands in.
+    What is transposed without being split is read without TMA; the filter's map stands in.
     """
     problem, config = geometry.problem, geometry.config
+    if config.input_staging == "transposed" and config.arithmetic == "split":
+        return landing_maps(geometry)
     if config.input_staging == "transposed":
         return geometry.planes * (_filter_map(geometry, filter_name),)
     rows, columns = vertical(problem), horizontal(problem)

@@ -35,6 +35,7 @@ class WgmmaConfig(Config):
     patch_stages: int
     filter_resident: bool
     filter_stages: int  # 1 where the filter is resident
+    staggered: bool  # split operands: consumers begin half a tile apart, each with filter stages of its own
     promotion_taps: int  # of split operands: taps of a partial sum on the tensor cores; else 1
     store_groups: int
     stored_by_producers: bool  # an NCHW y is copied from staging by the producers' idle warps

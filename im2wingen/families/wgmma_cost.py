@@ -10,19 +10,31 @@ from im2wingen.target import Target
 _SMEM_BYTES = 128  # a cycle, that the tensor core can read
 _SMEM_SHARE = 0.95  # of it, that several readers and writers get
 _L2_BYTES = 40  # a cycle, for one SM of all
+_SHORT_ROWS = 0.7  # of it, where TMA brings rows of 64 bytes
 _FIRST_PATCH = 4500.0  # from the launch to the first product
 _EPILOGUE_GROUP = 22.0  # for 8 pixels of a subtile to be rounded, staged and stored
 _EPILOGUE_PIXELS = 45.0  # likewise, of an NCHW y
-_EPILOGUE_RUNS, _RUN = 24.0, 160.0  # likewise, image by image; and over the pixels that are neighbours in y
+_ROW = 2400.0  # likewise, over the pixels of a row
+_EPILOGUE_RUNS, _RUN = (
+    24.0,
+    500.0,
+)  # likewise, image by image; and of all consumers, over neighbours in y
 _STAGED, _COPIED = 10.0, 60.0  # likewise, by a consumer that lets the producers copy; and by these
 _EPILOGUE = 700.0  # of a tile besides
-_EXPOSED = 0.15  # share of the epilogue during which no other consumer multiplies, but for the last tile
+_STORE = 400.0  # from a store that has read staging to the next one's, besides its groups
+_EXPOSED = 0.3  # share of the epilogue during which no other consumer multiplies, but for the last tile
+_EXPOSED_PIXELS = 0.8  # likewise, of an NCHW y whose tile the consumers share
+_EXPOSED_TURNS = 0.1  # likewise, of consumers that multiply in turn
 _TAP = 40.0  # barriers between the products of two taps, of a streamed filter
 _SPLIT_EPILOGUE_GROUP = 45.0  # likewise, from registers
 _SPLIT_BYTES = 12.0  # a cycle, of patches that two warps split
+_LANDED_BYTES = 6.0  # likewise, and transpose
+_SPLITTING = 0.1  # share of the splitters' time that consumers lose
+_RUN_END = 2.0  # an NCHW y of split operands: an end of what is stored together, for each output channel
 _PROMOTION = 150.0  # from the last product of a partial sum to the first of the next, besides an FMA for each number
 _PATCH = 150.0  # likewise, of two patches
-_TRANSPOSED_BYTES = 5.0  # a cycle, of patches whose pixels a warpgroup transposes in whole vectors
+_TRANSPOSED_BYTES = 4.0  # a cycle, of patches whose pixels a warpgroup transposes in whole vectors
+_SEVERAL_IMAGES = 0.4  # of it, where a patch is of several images
 _PASS = 4000.0  # a kernel before this one, besides its bytes
 _EXCHANGE = 1200.0  # of a cluster's sums, besides their bytes: two barriers and the way to a peer
 _PEER_BYTES = 16  # a cycle, that an SM reads of its peers' shared memory
@@ -44,29 +56,33 @@ def tile_cycles(geometry: WgmmaGeometry) -> tuple[float, float]:
         tensor += taps * geometry.chunks * _TAP
     loads = geometry.planes * geometry.chunks * geometry.patch_bytes
     if not config.filter_resident:
-        loads += taps * geometry.chunks * geometry.filter_bytes
+        loads += taps * geometry.chunks * geometry.filter_rings * geometry.filter_bytes
     tensor += geometry.planes * geometry.chunks * _PATCH
     if config.patch_stages == 1:
         tensor += geometry.planes * geometry.chunks * (_FEW_STAGES + geometry.patch_bytes / _L2_BYTES)
-    stores = config.tile.pixels * config.block_n * problem.y_element_bytes
+    stored = config.tile.pixels * config.block_n * problem.y_element_bytes
     group = _SPLIT_EPILOGUE_GROUP if config.arithmetic == "split" else _group_cycles(geometry)
-    epilogue = _EPILOGUE + geometry.sum_groups * group
-    busy = max(tensor, (loads + stores) / _L2_BYTES)
+    stores = geometry.sum_groups / min(config.store_groups, geometry.sum_groups)
+    epilogue = _EPILOGUE + (stores - 1) * _STORE + geometry.sum_groups * group
+    busy = max(tensor, loads / _load_bytes(geometry) + stored / _L2_BYTES)
     if config.arithmetic == "split":
         patches = geometry.planes * geometry.chunks * geometry.patch_bytes
         operands = taps * geometry.steps * geometry.products * products * (64 + geometry.wgmma_n) * STEP_BYTES
         # what lands, is looked at for its scale, split and written back; and what the tensor core reads
         shared = operands + 3 * patches + loads
-        busy = max(busy, patches / _SPLIT_BYTES, shared / (_SMEM_BYTES * _SMEM_SHARE))
+        rate = _SPLIT_BYTES if config.input_staging == "tma" else _LANDED_BYTES
+        busy = max(busy, patches / rate, shared / (_SMEM_BYTES * _SMEM_SHARE))
+        busy += _SPLITTING * patches / _SPLIT_BYTES + _run_ends(geometry)
     if config.stored_by_producers:
         consumers = 1 if config.split == "tiles" else config.num_consumer_warpgroups
         busy = max(busy, consumers * geometry.sum_groups * _COPIED)
         epilogue = _EPILOGUE / 2 + geometry.sum_groups * _STAGED
-    if config.input_staging == "transposed":
+    if config.input_staging == "transposed" and config.arithmetic == "direct":
         patches = geometry.planes * geometry.chunks * geometry.patch_bytes
         whole = problem.stride_w == 1 and problem.w % 4 == 0
         rate = _TRANSPOSED_BYTES * config.num_producer_warpgroups
-        busy = max(busy, patches / (rate if whole else rate / 2))
+        rate *= (1 if whole else 0.5) * (1 if config.tile_n == 1 else _SEVERAL_IMAGES)
+        busy = max(busy, patches / rate)
     return busy, epilogue
 
 
@@ -83,13 +99,33 @@ def _share_cycles(geometry: WgmmaGeometry) -> tuple[float, float]:
     sums = config.num_consumer_warpgroups * geometry.sum_groups * SUM_GROUP_BYTES
     exchange = _EXCHANGE + sums / _SMEM_BYTES + sums / _PEER_BYTES
     epilogue = _EPILOGUE + exchange + config.store_groups * _group_cycles(geometry)
-    return max(tensor, loads / _L2_BYTES) + patches * _PATCH, epilogue
+    return max(tensor, loads / _load_bytes(geometry)) + patches * _PATCH, epilogue
+
+
+def _load_bytes(geometry: WgmmaGeometry) -> float:
+    return _L2_BYTES if geometry.row_bytes >= 128 else _SHORT_ROWS * _L2_BYTES
 
 
 def _group_cycles(geometry: WgmmaGeometry) -> float:
     if geometry.problem.y_layout == "nhwc":
         return _EPILOGUE_GROUP
-    return _EPILOGUE_RUNS + _RUN / geometry.run_pixels if geometry.runs else _EPILOGUE_PIXELS
+    if geometry.runs:
+        return _EPILOGUE_RUNS + _RUN * geometry.config.num_consumer_warpgroups / geometry.run_pixels
+    return _EPILOGUE_PIXELS + _ROW / (8 if geometry.config.mapping == "block" else geometry.config.tile_q)
+
+
+def _run_ends(geometry: WgmmaGeometry) -> float:
+    """Of a tile of split operands: for the sectors of an NCHW y that are stored in parts."""
+    problem, config = geometry.problem, geometry.config
+    if problem.y_layout == "nhwc":
+        return 0
+    if geometry.staged_groups:
+        run = config.tile_q
+    elif config.tile_n > 1 or config.tile_q % 2 or problem.q % 2:
+        run = max(1, 8 // config.tile_n)
+    else:
+        run = 8 * config.own_subtiles if config.mapping == "block" else config.tile_q
+    return 2 * _RUN_END * config.block_n * config.tile.pixels / run
 
 
 def _product_cycles(n: int) -> float:
@@ -107,7 +143,11 @@ def cta_cycles(geometry: WgmmaGeometry, target: Target) -> tuple[float, float]:
         return share * busy, share * (fill + epilogue)
     if config.num_consumer_warpgroups == 1:
         return share * busy, fill + share * epilogue
-    return share * busy, fill + (1 + _EXPOSED * (share - 1)) * epilogue
+    together = config.split != "tiles" and not config.stored_by_producers
+    exposed = _EXPOSED_TURNS if config.ordered else _EXPOSED
+    if geometry.problem.y_layout == "nchw" and together:
+        exposed = _EXPOSED_PIXELS
+    return share * busy, fill + (1 + exposed * (share - 1)) * epilogue
 
 
 def _units(target: Target, cluster_k: int) -> int:
@@ -119,7 +159,7 @@ def _units(target: Target, cluster_k: int) -> int:
 def estimated_cycles(geometry: WgmmaGeometry, target: Target) -> float:
     """Of the kernel, and of the one that brings an NCHW x into NHWC before it."""
     problem, cycles = geometry.problem, sum(cta_cycles(geometry, target))
-    if problem.x_layout == "nhwc" or geometry.config.input_staging == "transposed":
+    if problem.x_layout == "nhwc" or geometry.config.input_staging != "tma":
         return cycles
     x_bytes = problem.n * problem.c * problem.h * problem.w * problem.element_bytes
     return cycles + _PASS + 2 * x_bytes / (1e3 * target.dram_gbps) * target.clock_mhz

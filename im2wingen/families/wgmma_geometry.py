@@ -1,58 +1,17 @@
 """What follows from a problem and a config of the wgmma family: planes, subtiles, stages, bytes of shared memory."""
 
 from dataclasses import dataclass
-from math import gcd
 
 from im2wingen.families.support import ceil_div, round_up, unit_elements
+from im2wingen.families.wgmma_axes import horizontal, vertical
 from im2wingen.families.wgmma_config import CHANNELS_M, WgmmaConfig
+from im2wingen.families.wgmma_landing import Landing, landing_of
 from im2wingen.problem import ConvProblem
 
 STEP_BYTES = 32  # along K, of a wgmma
-SPLIT_CHANNELS = 32  # of a chunk of split operands
 _BARRIER_BYTES = 8
-_SPLITTING_BYTES = _BARRIER_BYTES + 3 * 4  # of a patch stage: a barrier, two magnitudes and a scale
+_LANDING_UNIT = 128  # bytes that what lands begins at a multiple of
 SUM_GROUP_BYTES = 8 * CHANNELS_M * 4  # partial sums of 8 pixels
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Axis:
-    """A spatial axis: which input elements the taps read; the template's struct Axis says the same."""
-
-    stride: int
-    dilation: int
-    pad: int
-    taps: int
-
-    @property
-    def period(self) -> int:
-        """From a tap to the next of the same plane."""
-        return self.stride // gcd(self.stride, self.dilation)
-
-    @property
-    def used_planes(self) -> int:
-        """Planes that have taps: those of the first taps."""
-        return min(self.period, self.taps)
-
-    def place(self, tap: int) -> tuple[int, int]:
-        """The plane that a tap reads, and its shift there: for output o, element o + shift of that plane."""
-        shift, plane = divmod(tap * self.dilation - self.pad, self.stride)
-        return plane, shift
-
-    def taps_of(self, plane: int) -> int:
-        """Taps of the plane of tap `plane`, one of the first."""
-        return (self.taps - 1 - plane) // self.period + 1
-
-    def extent(self, tile: int) -> int:
-        """Elements of a plane that a tile of outputs reads, enough for every plane."""
-        return tile + (self.taps - 1) // self.period * (self.period * self.dilation // self.stride)
-
-
-def vertical(problem: ConvProblem) -> Axis:
-    return Axis(stride=problem.stride_h, dilation=problem.dilation_h, pad=problem.pad_top, taps=problem.r)
-
-
-def horizontal(problem: ConvProblem) -> Axis:
-    return Axis(stride=problem.stride_w, dilation=problem.dilation_w, pad=problem.pad_left, taps=problem.s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,13 +143,63 @@ class WgmmaGeometry:
 
     @property
     def filter_bytes(self) -> int:
-        """Of one tap and chunk of a tile's filters."""
-        return self.config.block_n * self.row_bytes
+        """Of one tap and chunk of a tile's filters, or of a consumer's where each has a ring of its own."""
+        return self.filter_rows * self.row_bytes
+
+    @property
+    def filter_rings(self) -> int:
+        """Rings of filter stages."""
+        config = self.config
+        return config.num_consumer_warpgroups if config.staggered and not config.filter_resident else 1
+
+    @property
+    def filter_rows(self) -> int:
+        """Output channels of a filter stage."""
+        return CHANNELS_M if self.filter_rings > 1 else self.config.block_n
 
     @property
     def filter_buffers(self) -> int:
         problem, config = self.problem, self.config
-        return problem.r * problem.s * self.chunks if config.filter_resident else config.filter_stages
+        return (
+            problem.r * problem.s * self.chunks if config.filter_resident else self.filter_rings * config.filter_stages
+        )
+
+    @property
+    def landing(self) -> Landing | None:
+        """Of an NCHW x that is transposed while it is split, where that can be."""
+        config = self.config
+        return landing_of(
+            self.problem,
+            tile_n=config.tile_n,
+            tile_p=config.tile_p,
+            tile_q=config.tile_q,
+            patch_h=self.patch_h,
+            patch_w=self.patch_w,
+        )
+
+    @property
+    def staged_groups(self) -> int:
+        """Of split operands: groups of 8 pixels that a warp stages at a time; 0 where y leaves from registers."""
+        return self.config.store_groups if self.config.store_groups < self.groups_n else 0
+
+    @property
+    def _split_staging_bytes(self) -> int:
+        """Of all consumers: 64 channels of each, in rows that are padded against bank conflicts."""
+        pixels = 8 * self.staged_groups
+        return 4 * CHANNELS_M * (pixels + 8) * self.config.num_consumer_warpgroups if pixels else 0
+
+    @property
+    def _landing_bytes(self) -> int:
+        landing = self.landing if self.config.input_staging == "transposed" else None
+        return landing.stage_bytes if landing else 0
+
+    @property
+    def _splitting_bytes(self) -> int:
+        """What splitters and consumers of split operands tell each other by."""
+        config = self.config
+        splitters = 4 * config.num_producer_warpgroups - 1 - self.filter_rings  # warps
+        landing = 2 * _BARRIER_BYTES
+        return config.patch_stages * (_BARRIER_BYTES + 4 * splitters + 4) + landing
 
     @property
     def runs(self) -> bool:
@@ -229,13 +238,18 @@ class WgmmaGeometry:
         config = self.config
         parts = config.num_consumer_warpgroups * self.staging_parts
         staging = parts * self.staging_bytes
-        barriers = config.patch_stages + config.filter_stages + (parts if config.stored_by_producers else 0)
+        barriers = (
+            config.patch_stages
+            + self.filter_rings * config.filter_stages
+            + (parts if config.stored_by_producers else 0)
+        )
         barriers *= 2 * _BARRIER_BYTES
         flags = 2 * config.num_consumer_warpgroups * 4
         patches = config.patch_stages * round_up(self.patch_bytes, 1024)
         buffers = self.filter_buffers * self.filter_bytes + patches
         if config.arithmetic == "split":
-            return buffers + barriers + flags + config.patch_stages * _SPLITTING_BYTES
+            end = round_up(buffers + barriers + flags + self._splitting_bytes, _LANDING_UNIT)
+            return end + self._landing_bytes + self._split_staging_bytes
         if config.cluster_k > 1:  # sums and staging lie over the buffers
             sums = config.num_consumer_warpgroups * self.sum_groups * SUM_GROUP_BYTES
             return max(buffers, sums + staging) + barriers + flags

@@ -2,8 +2,11 @@
 
 from im2wingen.families.base import AnyTarget, Rule
 from im2wingen.families.support import ceil_div, foreign_layout, unit_elements
+from im2wingen.families.wgmma_axes import flattened, horizontal, vertical
 from im2wingen.families.wgmma_config import WgmmaConfig
-from im2wingen.families.wgmma_geometry import SPLIT_CHANNELS, WgmmaGeometry, horizontal, vertical
+from im2wingen.families.wgmma_geometry import WgmmaGeometry
+from im2wingen.families.wgmma_landing import SPLIT_CHANNELS
+from im2wingen.families.wgmma_split_rules import SPLIT_RULES
 from im2wingen.problem import ConvProblem
 from im2wingen.target import Target
 
@@ -13,8 +16,6 @@ _LEAST_REGISTERS = 28  # likewise, at the launch; ptxas (CUDA 13.0) asks for 26 
 _PRECISIONS = ("fp32", "fp16", "bf16", "tf32", "int8", "e4m3", "e5m2")
 _MAX_INT8_TERMS = 2**17 - 1  # of magnitude 2^14 or less, that int32 holds the sum of
 ROW_BYTES = (128, 64)  # of a chunk: the swizzles
-# More of 32 channels in a partial sum would be less exact than a chain of fp32 FMAs; verify_data has the figures.
-MAX_PROMOTION_TAPS = 4
 CLUSTERS = (1, 2, 4, 8)  # sizes that every device takes
 _MAX_DIM = 2**31  # coordinates are 32-bit and signed
 
@@ -70,34 +71,11 @@ def _has_empty_plane(problem: ConvProblem) -> bool:
 
 
 def _geometry(problem: ConvProblem, config: WgmmaConfig) -> WgmmaGeometry:
-    return WgmmaGeometry(problem=problem, config=config)
+    return WgmmaGeometry(problem=flattened(problem), config=config)
 
 
 RULES = (
-    Rule(
-        sentence="arithmetic is split for fp32, direct for all else",
-        holds=lambda problem, target, config: (config.arithmetic == "split") == (problem.precision == "fp32"),
-    ),
-    Rule(
-        sentence="promotion_taps is at most 4 and the taps of a plane in split arithmetic, 1 in direct",
-        holds=lambda problem, target, config: (
-            config.promotion_taps <= min(MAX_PROMOTION_TAPS, _geometry(problem, config).plane_taps[0])
-            if config.arithmetic == "split"
-            else config.promotion_taps == 1
-        ),
-    ),
-    Rule(
-        sentence="split arithmetic takes block_k 32, input_staging tma, split filters or pixels, and all store_groups",
-        holds=lambda problem, target, config: (
-            config.arithmetic == "direct"
-            or (
-                config.block_k == SPLIT_CHANNELS
-                and config.input_staging == "tma"
-                and config.split != "tiles"
-                and config.store_groups == _geometry(problem, config).groups_n
-            )
-        ),
-    ),
+    *SPLIT_RULES,
     Rule(
         sentence="num_consumer_warpgroups is from 1 to 3",
         holds=lambda problem, target, config: 1 <= config.num_consumer_warpgroups <= 3,
@@ -153,19 +131,21 @@ RULES = (
         holds=lambda problem, target, config: config.input_staging == "tma" or problem.x_layout == "nchw",
     ),
     Rule(
-        sentence="num_producer_warpgroups is 1, or 2 where they transpose for several consumers",
+        sentence="num_producer_warpgroups is 1, or 2 where they transpose or split for several consumers",
         holds=lambda problem, target, config: (
             config.num_producer_warpgroups == 1
             or (
                 config.num_producer_warpgroups == 2
-                and config.input_staging == "transposed"
+                and (config.input_staging == "transposed" or config.arithmetic == "split")
                 and config.num_consumer_warpgroups > 1
             )
         ),
     ),
     Rule(
-        sentence="prefetch is for transposed input staging",
-        holds=lambda problem, target, config: not config.prefetch or config.input_staging == "transposed",
+        sentence="prefetch is for transposed input staging without TMA, of direct arithmetic",
+        holds=lambda problem, target, config: (
+            not config.prefetch or (config.input_staging == "transposed" and config.arithmetic == "direct")
+        ),
     ),
     Rule(
         sentence="split tiles needs a resident filter",
@@ -218,14 +198,6 @@ RULES = (
         ),
     ),
     Rule(
-        sentence="split arithmetic has no clusters, and its y leaves from registers: no stored_by_producers, no "
-        "staging_over_buffers",
-        holds=lambda problem, target, config: (
-            config.arithmetic == "direct"
-            or (config.cluster_k == 1 and not config.stored_by_producers and not config.staging_over_buffers)
-        ),
-    ),
-    Rule(
         sentence="stored_by_producers is for an NCHW y without padding of x, patches that TMA brings, no cluster, and "
         "staging that does not lie over the buffers",
         holds=lambda problem, target, config: (
@@ -253,7 +225,7 @@ RULES = (
     Rule(
         sentence="store_groups divides the groups of 8 pixels of a subtile, and cuts no pixel's images apart; or, "
         "where an NCHW y is staged image by image, it is those of a part of the consumer's subtiles",
-        holds=lambda problem, target, config: _stores_fit(_geometry(problem, config)),
+        holds=lambda problem, target, config: config.arithmetic == "split" or _stores_fit(_geometry(problem, config)),
     ),
     Rule(
         sentence="l2_promotion_bytes is 64, 128 or 256",

@@ -8,11 +8,23 @@ from itertools import product
 from typing import TypeVar
 
 from im2wingen.families.base import Arithmetic, Choose
-from im2wingen.families.support import ceil_div
+from im2wingen.families.wgmma_axes import flattened
 from im2wingen.families.wgmma_config import InputStaging, Split, WgmmaConfig
 from im2wingen.families.wgmma_cost import estimated_cycles
-from im2wingen.families.wgmma_geometry import SPLIT_CHANNELS, WgmmaGeometry
-from im2wingen.families.wgmma_rules import CLUSTERS, MAX_PROMOTION_TAPS, ROW_BYTES, RULES
+from im2wingen.families.wgmma_geometry import WgmmaGeometry
+from im2wingen.families.wgmma_landing import SPLIT_CHANNELS
+from im2wingen.families.wgmma_rules import CLUSTERS, ROW_BYTES, RULES
+from im2wingen.families.wgmma_split_space import (
+    by_sums,
+    fits,
+    least_filter_stages,
+    may_be_resident,
+    promotions,
+    split_stagings,
+    split_store_groups,
+    staggers,
+)
+from im2wingen.families.wgmma_tilings import tiled
 from im2wingen.problem import ConvProblem
 from im2wingen.target import Target
 
@@ -33,16 +45,20 @@ _MAX_PATCH_STAGES, _MAX_FILTER_STAGES = 6, 12
 
 def suggest(problem: ConvProblem, target: Target, choose: Choose) -> WgmmaConfig:
     """A config from the search space; its picks are legal together. Promotion costs time and is not searched."""
+    problem = flattened(problem)
     found = shapes(problem, target)
-    config = found[choose(",".join(_SHAPE_FIELDS), list(found))]
+    config = found[choose(",".join(_shape_fields(problem)), list(found))]
+    producers = _choose_of(choose, "num_producer_warpgroups", _producers(config, problem, target))
+    config = replace(config, num_producer_warpgroups=producers)
     config = replace(config, store_groups=_choose_of(choose, "store_groups", _store_groups(config, problem, target)))
-    config = replace(config, promotion_taps=_choose_of(choose, "promotion_taps", _promotions(config, problem, target)))
+    config = replace(config, staggered=_choose_of(choose, "staggered", staggers(config, problem, target)))
+    config = replace(config, promotion_taps=_choose_of(choose, "promotion_taps", promotions(config, problem, target)))
     config = replace(config, patch_stages=_choose_of(choose, "patch_stages", _patch_stages(config, problem, target)))
     config = replace(config, filter_stages=_choose_of(choose, "filter_stages", _filter_stages(config, problem, target)))
     return replace(
         config,
         ordered=_choose_of(choose, "ordered", _orders(config, problem)),
-        prefetch=_choose_of(choose, "prefetch", [True, False] if config.input_staging == "transposed" else [False]),
+        prefetch=_choose_of(choose, "prefetch", _prefetches(config)),
         l2_promotion_bytes=choose("l2_promotion_bytes", [128, 256, 64]),
         programmatic_launch=choose("programmatic_launch", [True, False]),
         tile_order=choose("tile_order", ["linear", "zigzag"]),
@@ -66,6 +82,7 @@ def _choose_of(choose: Choose, name: str, choices: Sequence[T]) -> T:
 @lru_cache(maxsize=64)
 def shapes(problem: ConvProblem, target: Target) -> Mapping[str, WgmmaConfig]:
     """Candidates by name, the least estimated time first; empty where no patch fits shared memory."""
+    problem = flattened(problem)
 
     def cycles_of(config: WgmmaConfig) -> float:
         return estimated_cycles(WgmmaGeometry(problem=problem, config=config), target)
@@ -73,7 +90,7 @@ def shapes(problem: ConvProblem, target: Target) -> Mapping[str, WgmmaConfig]:
     legal = [config for config in _all_shapes(problem, target) if not _broken(problem, target, config)]
     # stages take the longest to find: only for what could be among the best if two patches fit
     legal.sort(
-        key=lambda config: cycles_of(replace(config, patch_stages=2, promotion_taps=_by_sums(config, problem)[0]))
+        key=lambda config: cycles_of(replace(config, patch_stages=2, promotion_taps=by_sums(config, problem)[0]))
     )
     ranked = []
     finalists: Counter[tuple[str, ...]] = Counter()
@@ -91,7 +108,7 @@ def shapes(problem: ConvProblem, target: Target) -> Mapping[str, WgmmaConfig]:
         kind = _kind(config)
         counts[kind] += 1
         if counts[kind] <= _SHAPES_OF_A_KIND:
-            found["x".join(str(getattr(config, field)) for field in _SHAPE_FIELDS)] = config
+            found["x".join(str(getattr(config, field)) for field in _shape_fields(problem))] = config
     return found
 
 
@@ -101,9 +118,15 @@ def _finished(config: WgmmaConfig, problem: ConvProblem, target: Target) -> Iter
     may = problem.y_layout == "nchw" and not config.staging_over_buffers and not _broken(problem, target, by_others)
     for one in (config, by_others) if may else (config,):
         stored = replace(one, store_groups=_store_groups(one, problem, target)[0])
-        stored = replace(stored, promotion_taps=_promotions(stored, problem, target)[0])
+        stored = replace(stored, staggered=staggers(stored, problem, target)[0])
+        stored = replace(stored, promotion_taps=promotions(stored, problem, target)[0])
         loaded = replace(stored, patch_stages=_patch_stages(stored, problem, target)[0])
         yield replace(loaded, filter_stages=_filter_stages(loaded, problem, target)[0])
+
+
+def _shape_fields(problem: ConvProblem) -> list[str]:
+    """For split operands producers are chosen after the shape."""
+    return [name for name in _SHAPE_FIELDS if problem.precision != "fp32" or name != "num_producer_warpgroups"]
 
 
 def _kind(config: WgmmaConfig) -> tuple[str, ...]:
@@ -113,6 +136,7 @@ def _kind(config: WgmmaConfig) -> tuple[str, ...]:
 
 def has_shapes(problem: ConvProblem, target: Target) -> bool:
     """Whether `shapes` finds any, told sooner."""
+    problem = flattened(problem)
     return any(not _broken(problem, target, config) for config in _all_shapes(problem, target))
 
 
@@ -124,19 +148,22 @@ def _all_shapes(problem: ConvProblem, target: Target) -> Iterator[WgmmaConfig]:
     block_k_choices = [row_bytes // problem.element_bytes for row_bytes in ROW_BYTES]
     arithmetic: Arithmetic = "direct"
     if problem.precision == "fp32":
-        arithmetic, stagings, block_k_choices = "split", [("tma", 1)], [SPLIT_CHANNELS]
+        arithmetic, block_k_choices = "split", [SPLIT_CHANNELS]
+        stagings = [(staging, 1) for staging in split_stagings(problem, target)]
     for (split, consumers), block_k, resident, (staging, producers) in product(
         _SPLITS, block_k_choices, (False, True), stagings
     ):
+        if arithmetic == "split" and (split == "tiles" or (resident and not may_be_resident(problem, target))):
+            continue
         base = WgmmaConfig(
             arithmetic=arithmetic, promotion_taps=1, mapping="rows", split=split, num_consumer_warpgroups=consumers,
-            input_staging=staging, num_producer_warpgroups=producers, prefetch=False,
+            input_staging=staging, num_producer_warpgroups=producers, prefetch=False, staggered=False,
             tile_n=1, tile_p=1, tile_q=1, joined_rows=1, block_k=block_k, cluster_k=1, patch_stages=1,
             filter_resident=resident, filter_stages=1 if resident else 2, store_groups=1, l2_promotion_bytes=128,
             staging_over_buffers=False, stored_by_producers=False, promotion=False,
             ordered=split == "tiles", programmatic_launch=False, tile_order="linear",
         )  # fmt: skip
-        for config in _tiled(problem, base):
+        for config in tiled(problem, base):
             tiles = WgmmaGeometry(problem=problem, config=config).tiles
             if tiles <= target.sm_count and arithmetic == "direct":
                 yield replace(config, staging_over_buffers=split != "tiles")
@@ -151,36 +178,6 @@ def _clusters(config: WgmmaConfig, tiles: int, target: Target) -> Iterator[Wgmma
         yield from (replace(config, cluster_k=size) for size in CLUSTERS[1:] if tiles * size <= target.sm_count)
 
 
-def _parts(extent: int, *, most: int) -> list[int]:
-    """Extents of a tile that cut `extent` in near-equal parts, none above `most`, the largest first."""
-    sizes = range(min(extent, most), 0, -1)
-    return [size for size in sizes if ceil_div(extent, ceil_div(extent, size)) == size]
-
-
-def _tiled(problem: ConvProblem, base: WgmmaConfig) -> Iterator[WgmmaConfig]:
-    shared = base.num_consumer_warpgroups if base.split == "pixels" else 1
-    for tile_p in _parts(problem.p, most=32):
-        for blocks in (shared, 2 * shared):
-            yield replace(base, mapping="block", tile_p=tile_p, tile_q=8 * blocks)
-        if tile_p <= 4:
-            break
-    for tile_n in (1, 2, 4, 8, 16):
-        if tile_n > problem.n and tile_n > 1:
-            break
-        for tile_q in _parts(problem.q, most=256)[:4]:
-            if tile_q * tile_n > 256:
-                continue
-            for joined in range(1, min(problem.p, 8) + 1):
-                config = replace(base, tile_n=tile_n, tile_q=tile_q, joined_rows=joined, tile_p=joined)
-                if WgmmaGeometry(problem=problem, config=config).wgmma_n > 256:
-                    break
-                for subtiles in range(1, ceil_div(problem.p, joined) + 1):
-                    wide = replace(config, tile_p=joined * subtiles * shared)
-                    if WgmmaGeometry(problem=problem, config=wide).num_accumulators > 216:
-                        break
-                    yield wide
-
-
 def _broken(problem: ConvProblem, target: Target, config: WgmmaConfig) -> bool:
     geometry = WgmmaGeometry(problem=problem, config=config)
     config = replace(config, patch_stages=geometry.least_patch_stages)
@@ -193,10 +190,6 @@ def _broken(problem: ConvProblem, target: Target, config: WgmmaConfig) -> bool:
     return not all(rule.holds(problem, target, config) for rule in RULES)
 
 
-def _fits(problem: ConvProblem, target: Target, config: WgmmaConfig) -> bool:
-    return WgmmaGeometry(problem=problem, config=config).smem_bytes <= target.smem_per_block_bytes
-
-
 def _store_groups(config: WgmmaConfig, problem: ConvProblem, target: Target) -> list[int]:
     """The largest that leaves room for stages of patches and filters, and the next smaller."""
     geometry = WgmmaGeometry(problem=problem, config=config)
@@ -204,7 +197,7 @@ def _store_groups(config: WgmmaConfig, problem: ConvProblem, target: Target) -> 
     if config.cluster_k > 1:
         return [geometry.share_groups]
     if config.arithmetic == "split":
-        return [groups]
+        return split_store_groups(config, problem, target)
     if geometry.runs:
         rows = config.own_subtiles
         whole = [groups * g for g in range(rows, 0, -1) if rows % g == 0]
@@ -215,9 +208,19 @@ def _store_groups(config: WgmmaConfig, problem: ConvProblem, target: Target) -> 
     filters = [1] if config.filter_resident else [4, 3, 2]
     for patches, filter_stages in [(p, f) for p in range(2, geometry.least_patch_stages - 1, -1) for f in filters]:
         roomy = replace(config, patch_stages=patches, filter_stages=filter_stages)
-        if fitting := [g for g in whole if _fits(problem, target, replace(roomy, store_groups=g))]:
+        if fitting := [g for g in whole if fits(problem, target, replace(roomy, store_groups=g))]:
             return fitting[:2]
     return whole[-1:]
+
+
+def _producers(config: WgmmaConfig, problem: ConvProblem, target: Target) -> list[int]:
+    """Of split operands, that are split by two warps or six; of all else a shape has its own."""
+    more = replace(config, num_producer_warpgroups=2)
+    if config.arithmetic == "direct" or _broken(problem, target, more):
+        return [config.num_producer_warpgroups]
+    # measured: six warps pay where they transpose many patches, or for 64 channels alone
+    many = config.split == "pixels" or WgmmaGeometry(problem=problem, config=config).chunks > 2
+    return [2, 1] if config.input_staging == "transposed" and many else [1, 2]
 
 
 def _orders(config: WgmmaConfig, problem: ConvProblem) -> list[bool]:
@@ -226,32 +229,8 @@ def _orders(config: WgmmaConfig, problem: ConvProblem) -> list[bool]:
     return [True, False] if WgmmaGeometry(problem=problem, config=config).taken_by_turns else [True]
 
 
-def _by_sums(config: WgmmaConfig, problem: ConvProblem) -> list[int]:
-    """Taps of a partial sum, those that make the fewest sums first; the fewer taps, the more exact."""
-    if config.arithmetic != "split":
-        return [1]
-    geometry = WgmmaGeometry(problem=problem, config=config)
-    choices = range(1, min(MAX_PROMOTION_TAPS, geometry.plane_taps[0]) + 1)
-
-    def sums(taps: int) -> int:
-        return WgmmaGeometry(problem=problem, config=replace(config, promotion_taps=taps)).partial_sums
-
-    return sorted(choices, key=lambda taps: (sums(taps), taps))
-
-
-def _promotions(config: WgmmaConfig, problem: ConvProblem, target: Target) -> list[int]:
-    """The best whose filters fit shared memory together."""
-    least = WgmmaGeometry(problem=problem, config=config).least_patch_stages
-
-    def fits(taps: int) -> bool:
-        stages = _least_filter_stages(replace(config, promotion_taps=taps))
-        return _fits(problem, target, replace(config, patch_stages=least, filter_stages=stages))
-
-    return [taps for taps in _by_sums(config, problem) if fits(taps)][:3] or [1]
-
-
-def _least_filter_stages(config: WgmmaConfig) -> int:
-    return 1 if config.filter_resident else max(2, config.promotion_taps)
+def _prefetches(config: WgmmaConfig) -> list[bool]:
+    return [False, True] if config.input_staging == "transposed" and config.arithmetic == "direct" else [False]
 
 
 def _patch_stages(config: WgmmaConfig, problem: ConvProblem, target: Target) -> list[int]:
@@ -266,7 +245,7 @@ def _patch_stages(config: WgmmaConfig, problem: ConvProblem, target: Target) -> 
         beside = 1 if config.filter_resident else max(3, min(stages * taps, 6))
         if config.arithmetic == "split" and not config.filter_resident:
             beside = config.promotion_taps + 3
-        if _fits(problem, target, replace(config, patch_stages=stages, filter_stages=beside)):
+        if fits(problem, target, replace(config, patch_stages=stages, filter_stages=beside)):
             fitting.append(stages)
     fitting = fitting or [least]
     if config.split == "tiles":
@@ -278,11 +257,11 @@ def _filter_stages(config: WgmmaConfig, problem: ConvProblem, target: Target) ->
     """What is left of shared memory, and less."""
     if config.filter_resident:
         return [1]
-    least = _least_filter_stages(config)
+    least = least_filter_stages(config)
     fitting = [
         stages
         for stages in range(least, _MAX_FILTER_STAGES + 1)
-        if _fits(problem, target, replace(config, filter_stages=stages))
+        if fits(problem, target, replace(config, filter_stages=stages))
     ]
     most = max(fitting, default=least)
     return sorted({most, max(least, most * 2 // 3), max(least, most // 2)}, reverse=True)

@@ -1,8 +1,10 @@
-"""The filter of wgmma's split arithmetic: rows of halves, and how TMA sees them."""
+"""Operands of wgmma's split arithmetic: the filter as rows of halves, an NCHW x as it lands, and how TMA sees them."""
 
 from im2wingen.families.base import Launch, TensorMap
-from im2wingen.families.support import problem_values
-from im2wingen.families.wgmma_geometry import SPLIT_CHANNELS, WgmmaGeometry
+from im2wingen.families.support import ceil_div, problem_values
+from im2wingen.families.wgmma_axes import vertical
+from im2wingen.families.wgmma_geometry import WgmmaGeometry
+from im2wingen.families.wgmma_landing import SPLIT_CHANNELS
 
 _THREADS = 256
 _ROW_BYTES = 4 * SPLIT_CHANNELS  # high and low halves of a chunk
@@ -28,6 +30,34 @@ def split_filter_map(geometry: WgmmaGeometry, *, promotion_bytes: int) -> Tensor
     return TensorMap(
         array="packed", element="fp16",
         dims=(2 * SPLIT_CHANNELS, problem.k, geometry.chunks * problem.r * problem.s),
-        strides_bytes=(_ROW_BYTES, problem.k * _ROW_BYTES), box=(2 * SPLIT_CHANNELS, geometry.config.block_n, 1),
+        strides_bytes=(_ROW_BYTES, problem.k * _ROW_BYTES), box=(2 * SPLIT_CHANNELS, geometry.filter_rows, 1),
         swizzle_bytes=_ROW_BYTES, l2_promotion_bytes=promotion_bytes,
     )  # fmt: skip
+
+
+def landing_maps(geometry: WgmmaGeometry) -> tuple[TensorMap, ...]:
+    """The NCHW x of each plane as (W, rows, C, N); where strips land (H*W, C, N), where images land (C*H*W, N, 1)."""
+    problem, landing = geometry.problem, geometry.landing
+    if landing is None:
+        raise ValueError("x does not land: transposed input staging breaks a rule")
+    row, pixels = 4 * problem.w, problem.h * problem.w
+    image = 4 * problem.c * pixels
+    maps = []
+    dims: tuple[int, ...]
+    strides: tuple[int, ...]
+    for plane in range(vertical(problem).used_planes):
+        top = vertical(problem).place(plane)[0]
+        if landing.kind == "rectangles":
+            dims = problem.w, ceil_div(problem.h - top, problem.stride_h), problem.c, problem.n
+            strides = problem.stride_h * row, 4 * pixels, image
+        elif landing.kind == "strips":
+            dims, strides = (pixels, problem.c, problem.n), (4 * pixels, image)
+        else:
+            dims, strides = (problem.c * pixels, problem.n, 1), (image, problem.n * image)
+        maps.append(
+            TensorMap(
+                array="x", element="fp32", offset_bytes=top * row, dims=dims, strides_bytes=strides, box=landing.box,
+                swizzle_bytes=0, l2_promotion_bytes=geometry.config.l2_promotion_bytes,
+            )
+        )  # fmt: skip
+    return tuple(maps)

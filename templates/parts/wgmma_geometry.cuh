@@ -43,8 +43,9 @@ constexpr int PATCH_H = Vertical::extent(TILE_P), PATCH_W = Horizontal::extent(T
 constexpr int PATCH_PITCH = PATCH_W * TILE_N * ROW_BYTES;  // bytes from one row of x to the next
 constexpr int PATCH_BYTES = PATCH_H * PATCH_PITCH;
 constexpr int PATCH_STAGE = (PATCH_BYTES + 1023) / 1024 * 1024;
-constexpr int FILTER_BYTES = BLOCK_N * ROW_BYTES;
-constexpr int FILTER_BUFFERS = kFilterResident ? R * S * CHUNKS : kFilterStages;
+constexpr int FILTER_RINGS = kStaggered && !kFilterResident ? kConsumers : 1;  // of stages
+constexpr int FILTER_BYTES = (FILTER_RINGS > 1 ? 64 : BLOCK_N) * ROW_BYTES;
+constexpr int FILTER_BUFFERS = kFilterResident ? R * S * CHUNKS : FILTER_RINGS * kFilterStages;
 constexpr int SUBTILES = kMapping == BLOCK ? TILE_Q / 8 : TILE_P / JOINED_ROWS;
 constexpr int OWN_SUBTILES = kSplit == PIXELS ? SUBTILES / kConsumers : SUBTILES;  // of a consumer
 constexpr int SUBTILE_STEP = kMapping == BLOCK ? 8 * ROW_BYTES : JOINED_ROWS * PATCH_PITCH;
@@ -101,7 +102,7 @@ static_assert((kPatchStages > 1 || PLANES * CHUNKS == 1) && (kFilterStages > 1 |
               "a buffer is given back once the products of the next one are under way");
 static_assert(!kTransposed || !kInputChannelsLast, "an NHWC x needs no transposition");
 static_assert(sizeof(Element) > 1 || kInputChannelsLast, "8-bit elements are neither transposed nor turned");
-static_assert(kProducers == 1 || (kTransposed && kConsumers > 1), "a second warpgroup of producers has nothing to do");
+static_assert(kProducers == 1 || ((kTransposed || kSplitOperands) && kConsumers > 1), "a second warpgroup of producers has nothing to do");
 static_assert(!kPrefetched || kTransposed, "TMA needs no prefetch");
 static_assert(kSplit != TILES || kFilterResident, "consumers at different tiles do not share filter stages");
 static_assert(kSplit != TILES || kOrdered || kPatchStages % (kConsumers * PLANES * CHUNKS) == 0,
@@ -124,7 +125,7 @@ static_assert(PATCH_W <= 256 && PATCH_H <= 256 && TILE_N <= 256, "a box of TMA")
 // ---- shared memory ----
 struct Smem {
   unsigned char* patches;  // (kPatchStages, PATCH_H, PATCH_W, TILE_N, BLOCK_K); the last pixels of a run may lie beyond one
-  unsigned char* filters;  // (FILTER_BUFFERS, BLOCK_N, BLOCK_K)
+  unsigned char* filters;  // (FILTER_BUFFERS, BLOCK_N or of one consumer 64, BLOCK_K)
   unsigned char* sums;     // of a cluster: (kConsumers, SUM_GROUPS, 128, 4) of Sum, over the buffers
   unsigned char* staging;  // (kConsumers, STORE_PARTS, STORE_GROUPS * 8, PART_CHANNELS); NCHW: (.., 64, STAGING_PITCH)
   uint64_t *patch_full, *patch_empty, *filter_full, *filter_empty, *staging_full, *staging_empty;
@@ -139,8 +140,8 @@ __device__ __forceinline__ Smem shared_memory(unsigned char* memory) {
   smem.patch_full = reinterpret_cast<uint64_t*>(memory + BARRIERS_AT);
   smem.patch_empty = smem.patch_full + kPatchStages;
   smem.filter_full = smem.patch_empty + kPatchStages;
-  smem.filter_empty = smem.filter_full + kFilterStages;
-  smem.staging_full = smem.filter_empty + kFilterStages;
+  smem.filter_empty = smem.filter_full + FILTER_RINGS * kFilterStages;
+  smem.staging_full = smem.filter_empty + FILTER_RINGS * kFilterStages;
   smem.staging_empty = smem.staging_full + (kStoredByProducers ? STAGING_PARTS : 0);
   smem.saw_nan = reinterpret_cast<int*>(smem.staging_empty + (kStoredByProducers ? STAGING_PARTS : 0));
   return smem;

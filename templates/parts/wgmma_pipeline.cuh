@@ -22,9 +22,9 @@ __device__ __forceinline__ void init_barriers(const Smem& smem) {
     ptx::mbarrier_init(smem.patch_full + i, kTransposed ? 4 * kProducers - 1 : 1);
     ptx::mbarrier_init(smem.patch_empty + i, kSplit == TILES ? 4 : 4 * kConsumers);
   }
-  for (int i = 0; i < kFilterStages; ++i) {
+  for (int i = 0; i < FILTER_RINGS * kFilterStages; ++i) {
     ptx::mbarrier_init(smem.filter_full + i, 1);
-    ptx::mbarrier_init(smem.filter_empty + i, 4 * kConsumers);
+    ptx::mbarrier_init(smem.filter_empty + i, 4 * kConsumers / FILTER_RINGS);
   }
   for (int i = 0; i < (kStoredByProducers ? STAGING_PARTS : 0); ++i) {
     ptx::mbarrier_init(smem.staging_full + i, 4);
@@ -74,8 +74,8 @@ __device__ __forceinline__ void load_filter(unsigned char* stage, const ptx::Ten
     ptx::cp_async_bulk_tensor_3d_load(stage, &filter, full, chunk * BLOCK_K, tap, k);
 }
 
-// Stages in the order in which they are multiplied: chunk, plane, tap.
-__device__ __forceinline__ void load_filters(const Smem& smem, const ptx::TensorMap& filter) {
+// Stages in the order in which they are multiplied: chunk, plane, tap. `index`: of the ring, where each consumer has one.
+__device__ __forceinline__ void load_filters(const Smem& smem, const ptx::TensorMap& filter, int index = 0) {
   Ring<kFilterStages> ring;
   const Share share = own_share();
   int buffer = 0;
@@ -95,12 +95,12 @@ __device__ __forceinline__ void load_filters(const Smem& smem, const ptx::Tensor
           for (int s = plane.first_s; s < S; s += Horizontal::PERIOD) {
             if (!share.holds(tap++)) continue;
             if constexpr (!kFilterResident) {
-              buffer = ring.stage;
+              buffer = index * kFilterStages + ring.stage;
               wait(smem.filter_empty + buffer, ring.parity ^ 1);
               ptx::mbarrier_arrive_expect_tx(smem.filter_full + buffer, FILTER_BYTES);
             }
             load_filter(smem.filters + buffer * FILTER_BYTES, filter, smem.filter_full + (kFilterResident ? 0 : buffer),
-                        chunk, r * S + s, origin.k);
+                        chunk, r * S + s, origin.k + (kSplit == FILTERS ? index * 64 : 0));
             ++buffer;
             ring.advance();
           }

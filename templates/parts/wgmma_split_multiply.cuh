@@ -10,6 +10,11 @@ constexpr bool kRemainder = has_remainder();
 static_assert(PROMOTION_TAPS <= Vertical::count(0) * Horizontal::count(0), "a partial sum is of one patch");
 static_assert(kFilterResident || kFilterStages >= PROMOTION_TAPS, "the filters of a partial sum are there together");
 
+// Patches that a consumer is ahead of the next one. While it stores, the other then has the tensor core for itself.
+constexpr int HALF_TILE = CHUNKS * PLANES / 2;
+constexpr int LAG_PATCHES = !kStaggered ? 0 : HALF_TILE < kPatchStages ? HALF_TILE : kPatchStages - 1;
+static_assert(!kStaggered || (kConsumers == 2 && LAG_PATCHES > 0), "two consumers are apart by one of several patches, or more");
+
 // The tensor core truncates each time it accumulates, by up to 2^-23 of the sum so far. A partial sum is therefore short,
 // of TAPS taps of one patch, and takes the small products first: low * high and high * low of all its taps, then
 // high * high. It is added to `acc` times the inverse of the patch's scale, by FMA on the CUDA cores.
@@ -47,18 +52,19 @@ struct Walk {
   }
 };
 
-// TAPS taps of a patch: one partial sum. The first one of a kernel tells the next consumer to begin.
+// TAPS taps of a patch: one partial sum. `lag` counts down the patches before the one whose first sum tells the next consumer
+// to begin; below 0 it has been told.
 template <int TAPS>
 __device__ __forceinline__ void multiply_taps(Accumulators& acc, Accumulators& partial, const Smem& smem, Consumer& consumer,
-                                              Walk& walk, float inverse_scale, int steps, bool& first) {
+                                              Walk& walk, float inverse_scale, int steps, int& lag) {
   Operands<TAPS> operands;
   uint64_t* read[TAPS];  // filter stages
 #pragma unroll
   for (int tap = 0; tap < TAPS; ++tap) {
     if constexpr (!kFilterResident) {
-      wait(smem.filter_full + consumer.filter.stage, consumer.filter.parity);
-      walk.buffer = consumer.filter.stage;
-      read[tap] = smem.filter_empty + consumer.filter.stage;
+      walk.buffer = (FILTER_RINGS > 1 ? consumer.index * kFilterStages : 0) + consumer.filter.stage;
+      wait(smem.filter_full + walk.buffer, consumer.filter.parity);
+      read[tap] = smem.filter_empty + walk.buffer;
       consumer.filter.advance();
     }
     operands.filter[tap] = __shfl_sync(0xffffffffu, walk.filters + walk.buffer * FILTER_BYTES, 0);
@@ -72,8 +78,8 @@ __device__ __forceinline__ void multiply_taps(Accumulators& acc, Accumulators& p
 #pragma unroll
   for (int tap = 0; tap < TAPS; ++tap) multiply_plane(partial, operands, tap, 0, 0, steps, true);
   ptx::wgmma_commit_group();
-  if (kConsumers > 1 && first && consumer.index + 1 < kConsumers) ptx::barrier_arrive(4 + consumer.index + 1, 256);
-  first = false;
+  if (kConsumers > 1 && lag == 0 && consumer.index + 1 < kConsumers) ptx::barrier_arrive(4 + consumer.index + 1, 256);
+  if (lag == 0) lag = -1;
   ptx::wgmma_wait_group<0>();
 #pragma unroll
   for (int i = 0; i < OWN_SUBTILES; ++i) ptx::wgmma_fence_operand(partial[i]);
@@ -91,9 +97,9 @@ __device__ __forceinline__ void multiply_taps(Accumulators& acc, Accumulators& p
 
 // A tile's sums, times the filters' scales. Filters of a tap and the patch are given back once their products are done.
 __device__ __forceinline__ void multiply_tile(Accumulators& acc, Accumulators& partial, const Smem& smem,
-                                              const Splitting& splitting, Consumer& consumer, bool& first) {
+                                              const Splitting& splitting, Consumer& consumer, int& lag) {
   Walk walk;
-  walk.filters = smem_address(smem.filters + (kSplit == FILTERS ? consumer.index * 64 * ROW_BYTES : 0));
+  walk.filters = smem_address(smem.filters + (kSplit == FILTERS && FILTER_RINGS == 1 ? consumer.index * 64 * ROW_BYTES : 0));
   walk.buffer = 0;
   const uint32_t patches =
       smem_address(smem.patches + (kSplit == PIXELS ? consumer.index * OWN_SUBTILES * SUBTILE_STEP : 0));
@@ -115,13 +121,14 @@ __device__ __forceinline__ void multiply_tile(Accumulators& acc, Accumulators& p
       int taps = plane.taps_h * plane.taps_w;
 #pragma unroll 1
       for (; taps >= PROMOTION_TAPS; taps -= PROMOTION_TAPS)
-        multiply_taps<PROMOTION_TAPS>(acc, partial, smem, consumer, walk, inverse_scale, steps, first);
+        multiply_taps<PROMOTION_TAPS>(acc, partial, smem, consumer, walk, inverse_scale, steps, lag);
       if constexpr (kRemainder) {
 #pragma unroll 1
-        for (; taps > 0; --taps) multiply_taps<1>(acc, partial, smem, consumer, walk, inverse_scale, steps, first);
+        for (; taps > 0; --taps) multiply_taps<1>(acc, partial, smem, consumer, walk, inverse_scale, steps, lag);
       }
       consumer.release(smem.patch_empty + consumer.patch.stage);
       consumer.patch.advance();
+      if (lag > 0) --lag;
     }
   }
 }

@@ -17,29 +17,44 @@ __device__ __forceinline__ Origin place_of_subtile(Origin place, int i) {
 struct Channels {
   int k;
   float scale[2], bias[2];
+
+  // a tile's last consumers may lie beyond K whole
+  __device__ __forceinline__ bool exist(int half) const { return K % BLOCK_N == 0 || k + half * 8 < K; }
 };
+
+// Whether a thread's two pixels of a group are neighbours in y, aligned together, and stored both or none.
+constexpr bool kPaired = !kOutputChannelsLast && TILE_N == 1 && TILE_Q % 2 == 0 && Q % 2 == 0 &&
+                        (kMapping == BLOCK || JOINED_ROWS == 1 || PATCH_W % 2 == 0);
 
 // Whether an output came out as NaN: an Inf among the operands makes NaN of what may be finite or infinite, and so does a
 // sum that overflows with its scale.
 __device__ __forceinline__ bool store(float* y, const Accumulators& acc, Origin place, const Channels& channels, int lane) {
+  constexpr int kTogether = kPaired ? 2 : 1;
+  struct alignas(kTogether * sizeof(float)) Stored {
+    float e[kTogether];
+  };
   bool saw_nan = false;
 #pragma unroll
   for (int i = 0; i < OWN_SUBTILES; ++i)
 #pragma unroll
     for (int j = 0; j < GROUPS_N; ++j)
 #pragma unroll
-      for (int e = 0; e < 2; ++e) {
+      for (int e = 0; e < 2; e += kTogether) {
         int n = 0;
         const int pixel = pixel_offset_in_group(j, lane % 4 * 2 + e, place_of_subtile(place, i), n);
         if (pixel < 0) continue;
         float* const to = y + offset_of(n, pixel, channels.k);
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
-          const float sum = unscaled(acc[i][j * 4 + half * 2 + e], channels.scale[half]);
-          const float value = epilogue(sum, channels.bias[half]);
-          // a tile's last consumers may lie beyond K whole
-          if (K % BLOCK_N == 0 || channels.k + half * 8 < K) to[half * 8 * int64_t(kOutputChannelsLast ? 1 : P * Q)] = value;
-          saw_nan |= value != value;
+          Stored stored;
+#pragma unroll
+          for (int other = 0; other < kTogether; ++other) {
+            const float sum = unscaled(acc[i][j * 4 + half * 2 + e + other], channels.scale[half]);
+            stored.e[other] = epilogue(sum, channels.bias[half]);
+            saw_nan |= stored.e[other] != stored.e[other];
+          }
+          if (channels.exist(half))
+            *reinterpret_cast<Stored*>(to + half * 8 * int64_t(kOutputChannelsLast ? 1 : P * Q)) = stored;
         }
       }
   return saw_nan;
@@ -55,28 +70,5 @@ __device__ __noinline__ void repair_outputs(const float* x, const float* w, cons
     if (pixel < 0 || channel >= K) continue;
     const float stored = y[offset_of(n, pixel, channel)];
     if (stored != stored) repair_output(x, w, bias, y, n, pixel / Q, pixel % Q, channel);
-  }
-}
-
-__device__ __forceinline__ void consume(const Smem& smem, const Splitting& splitting, int index, const float* inverse_scales,
-                                        const float* bias, float* y, const float* x, const float* w) {
-  const int warp = threadIdx.x % 128 / 32, lane = threadIdx.x % 32;
-  Consumer consumer = {index, lane};
-  bool first = true;
-  if constexpr (kFilterResident) wait(smem.filter_full, 0);
-  if (kConsumers > 1 && index > 0) ptx::barrier_sync(4 + index, 256);  // the one before has issued its first products
-  Accumulators partial;
-  for (int tile = blockIdx.x; tile < TILE_COUNT; tile += gridDim.x) {
-    Accumulators acc;
-    multiply_tile(acc, partial, smem, splitting, consumer, first);
-    Origin place = origin_of(tile);
-    if (kSplit == FILTERS) place.k += index * 64;
-    if (kSplit == PIXELS && kMapping == ROWS) place.p += index * OWN_P;
-    if (kSplit == PIXELS && kMapping == BLOCK) place.q += index * OWN_Q;
-    const int k = place.k + warp * 16 + lane / 4;
-    const Channels channels = {k,
-                               {k < K ? inverse_scales[k] : 0.0f, k + 8 < K ? inverse_scales[k + 8] : 0.0f},
-                               {epilogue_bias(bias, k), epilogue_bias(bias, k + 8)}};
-    if (store(y, acc, place, channels, lane)) repair_outputs(x, w, bias, y, place, k, lane);
   }
 }

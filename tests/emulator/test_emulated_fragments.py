@@ -104,8 +104,12 @@ def test_fp64_mma_fragments(rows: int, depth: int) -> None:
         np.testing.assert_array_equal(fc[:, i], expected[place_accumulator(i)])
 
 
-def test_ldmatrix() -> None:
-    """Lane l gives the address of row l % 8 of matrix l / 8 and gets elements 2 * (l % 4) and + 1 of row l / 4."""
+@pytest.mark.parametrize("suffix", ["", "_trans"])
+def test_ldmatrix(suffix: str) -> None:
+    """Lane l gives the address of row l % 8 of matrix l / 8 and gets elements 2 * (l % 4) and + 1 of row l / 4.
+
+    Transposed, of column l / 4.
+    """
     matrices, pitch = 4, 24  # elements; rows are spread, so that an address is more than its index
     body = f"""
   IM2WINGEN_DYNAMIC_SMEM(smem);
@@ -113,14 +117,16 @@ def test_ldmatrix() -> None:
   for (int i = threadIdx.x; i < {matrices} * 8 * {pitch}; i += 32) tile[i] = x[i];
   __syncwarp();
   uint32_t r[{matrices}];
-  ptx::ldmatrix_x4(r, tile + threadIdx.x * {pitch});
+  ptx::ldmatrix_x4{suffix}(r, tile + threadIdx.x * {pitch});
   for (int i = 0; i < {matrices}; ++i) y[threadIdx.x * {matrices} + i] = r[i];"""
-    source = one_kernel("const uint16_t* x, uint32_t* y", body, includes=("ptx/ldmatrix.cuh",))
+    source = one_kernel("const uint16_t* x, uint32_t* y", body, includes=(f"ptx/ldmatrix{suffix}.cuh",))
     nvrtc_log(source, "sm_80")
     x = np.arange(matrices * 8 * pitch, dtype=np.uint16)
     y = np.zeros((32, matrices), np.uint32)
     EmulatedKernel(source).launch(ONE, 32, matrices * 8 * pitch * 2, [x, y])
-    rows = x.reshape(matrices, 8, pitch)
+    rows = x.reshape(matrices, 8, pitch)[:, :, :8]
+    if suffix:
+        rows = rows.transpose(0, 2, 1)
     pairs = y.view(np.uint16).reshape(32, matrices, 2)
     for i in range(matrices):
         np.testing.assert_array_equal(pairs[:, i, 0], rows[i, GROUP, THREAD * 2])

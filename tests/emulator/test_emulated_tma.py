@@ -15,8 +15,8 @@ ONE = (1, 1, 1)
 DIMS = {3: (72, 7, 5), 4: (72, 3, 4, 5), 5: (72, 2, 3, 4, 3)}  # innermost first
 BOX = {3: (64, 4, 3), 4: (64, 2, 3, 2), 5: (64, 1, 2, 3, 2)}
 BELOW, ABOVE = (
-    {3: (-8, -1, -1), 4: (-16, -1, -2, -1), 5: (-3, 0, -1, -2, -1)},
-    {3: (24, 5, 4), 4: (40, 2, 3, 4), 5: (9, 1, 2, 3, 2)},
+    {3: (-8, -1, -1), 4: (-16, -1, -2, -1), 5: (-8, 0, -1, -2, -1)},
+    {3: (24, 5, 4), 4: (40, 2, 3, 4), 5: (8, 1, 2, 3, 2)},
 )
 
 
@@ -190,6 +190,7 @@ def test_mutant_that_gives_poison(mutant: int) -> None:
             "ptx::cp_async_bulk_tensor_3d_load(smem + 1024, &map, barrier, 0, 0, 0);",
             "outside shared memory: byte 1024 of",
         ),
+        ("ptx::cp_async_bulk_tensor_3d_load(smem, &map, barrier, -4, 0, 0);", "coordinate 0 is -4; a box begins"),
         ("ptx::cp_async_bulk_tensor_4d_load(smem, &map, barrier, 0, 0, 0, 0);", "with a tensor map of rank 3"),
         ("ptx::cp_async_bulk_tensor_3d_load(smem, &map, barrier + 1, 0, 0, 0);", "no mbarrier was initialised"),
         ("ptx::prefetch_tensormap(reinterpret_cast<ptx::TensorMap*>(smem));", "prefetch.tensormap: .* no tensor map"),

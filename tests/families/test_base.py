@@ -393,10 +393,19 @@ constexpr int SMEM_BYTES = (UNIT + kMost) * int(sizeof(Element)) + (kRunOrder ? 
 """,
     "wgmma": f"""
 constexpr int kPairs = kPatchStages + kFilterStages + (kStoredByProducers ? STAGING_PARTS : 0);  // of barriers
-constexpr int kSplitting = kSplitOperands ? kPatchStages * int(sizeof(uint64_t) + 3 * sizeof(float)) : 0;
 constexpr int kFlags = int(sizeof(int)) * 2 * kConsumers;
-constexpr int SMEM_BYTES = BARRIERS_AT + int(sizeof(uint64_t)) * 2 * kPairs + kFlags + kSplitting;
+constexpr int SMEM_BYTES = BARRIERS_AT + int(sizeof(uint64_t)) * 2 * kPairs + kFlags;
 constexpr int64_t GRID = kClusterK > 1 || TILE_COUNT < {TARGET.sm_count} ? TILE_COUNT * kClusterK : {TARGET.sm_count};
+""",
+    "wgmma_split": f"""
+constexpr int kPairs = kPatchStages + FILTER_RINGS * kFilterStages + 1;  // of barriers
+constexpr int kSplitting = kPatchStages * int(sizeof(uint64_t) + (SPLITTERS_WARPS + 1) * sizeof(float));
+constexpr int kFlags = int(sizeof(int)) * 2 * kConsumers;
+constexpr int kEnd = (BARRIERS_AT + int(sizeof(uint64_t)) * 2 * kPairs + kFlags + kSplitting + 127) / 128 * 128;
+constexpr int kStaged = kStagedGroups ? kConsumers * 4 * WARP_STAGING : 0;
+constexpr int kNumbers = kStaged + (kTransposed ? LANDED_STAGE : 0);
+constexpr int SMEM_BYTES = kEnd + kNumbers * int(sizeof(float));
+constexpr int64_t GRID = TILE_COUNT < {TARGET.sm_count} ? TILE_COUNT : {TARGET.sm_count};
 """,
     "wgmma_rows": f"""
 constexpr int kArrays = RING_BYTES + RAW_BUFFERS * RAW_BYTES + FILTER_BYTES + STAGING_BYTES;
@@ -428,7 +437,7 @@ def test_what_the_rules_allow_compiles_to_the_launch_that_is_planned(family: Fam
         for config in legal(family, problem, TARGET, 2, seed=number):
             launch = family.plan(problem, TARGET, config).launches[-1]
             source = render(launch)
-            claims = f"""{OWN_CONSTANTS[family.name]}
+            claims = f"""{OWN_CONSTANTS.get(launch.template, OWN_CONSTANTS[family.name])}
 static_assert(SMEM_BYTES == {launch.smem_bytes}, "shared memory");
 static_assert(THREADS == {launch.block}, "threads");
 static_assert(GRID == {launch.grid[0]}, "grid");

@@ -147,10 +147,11 @@ def test_window_tensor(precision: str, layout: str, shape: str, channels_last: b
     "shape",
     [
         "n2c3h1w1k8r1s1",  # a pixel; channels of a unit are missing
-        "n3c72h7w7k8r1s1",  # an odd plane, in one tile; a second tile of 8 channels
-        "n2c20h9w10k8r1s1",  # 90 pixels in two tiles of 45, read by pairs: 46
-        "n1c64h12w12k8r1s1",  # three tiles of 48
-        "n1c130h5w27k8r1s1",  # 135 pixels in three tiles; three tiles of channels
+        "n3c72h7w7k8r1s1",  # an odd plane: its channels are a run; a second tile of 8 channels
+        "n2c20h14w14k8r1s1",  # 196 pixels in two tiles of 98, rounded up; in fp16 rows are aligned to 8 bytes
+        "n1c64h12w12k8r1s1",  # two tiles of 72, three of 48
+        "n1c130h16w17k8r1s1",  # the last tile is shorter; three tiles of channels
+        "n1c9h19w21k8r1s1",  # an odd plane too large for a run
     ],
 )
 def test_channels_last(shape: str, precision: str) -> None:

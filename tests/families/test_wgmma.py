@@ -10,10 +10,12 @@ from wgmma_cases import TARGET, config_of
 from im2wingen.errors import CompileError
 from im2wingen.families.base import TensorMap
 from im2wingen.families.wgmma import WGMMA
+from im2wingen.families.wgmma_axes import Axis, flattened
 from im2wingen.families.wgmma_config import WgmmaConfig
-from im2wingen.families.wgmma_geometry import Axis, WgmmaGeometry
+from im2wingen.families.wgmma_geometry import WgmmaGeometry
 from im2wingen.families.wgmma_rules import RULES
 from im2wingen.families.wgmma_space import shapes
+from im2wingen.families.wgmma_split_rules import SPLIT_RULES
 from im2wingen.nvrtc import compile_cubin, compile_ptx
 from im2wingen.problem import ConvProblem
 from im2wingen.render import Source, render
@@ -89,6 +91,24 @@ def test_maps_of_a_dense_problem() -> None:
             box=(64, 2, 5, 1), swizzle_bytes=128,
         ),
     )  # fmt: skip
+
+
+def test_a_1x1_layer_is_rows_of_pixels() -> None:
+    problem = ConvProblem.parse("n2c24h7w7k40r1s1")  # 98 pixels: two rows of 49
+    assert flattened(problem) == ConvProblem.parse("n1c24h2w49k40r1s1") == flattened(flattened(problem))
+    x, _, y = maps_of(problem, config_of(problem, tile=(1, 2, 16)))
+    assert (x[0].dims, x[0].strides_bytes, x[0].box) == ((24, 1, 49, 2), (98 * 48, 48, 49 * 48), (64, 1, 16, 2))
+    assert (y.dims, y.box) == ((40, 1, 49, 2), (64, 1, 16, 1))
+
+
+@pytest.mark.parametrize(
+    ("shape", "layout"),
+    [("n2c24h7w7k40r1s2", "nhwc"), ("n2c24h7w7k40r1s1st2", "nhwc"), ("n2c24h7w7k40r1s1pad1", "nhwc"),
+     ("n2c24h7w7k40r1s1", "nchw"), ("n2c24h7w7k40r1s1", "nhwc-nchw"), ("n32768c8h256w256k8r1s1", "nhwc")],
+)  # fmt: skip
+def test_other_layers_are_left_as_they_are(shape: str, layout: str) -> None:
+    problem = ConvProblem.parse(shape, layout=layout)
+    assert flattened(problem) == problem
 
 
 def test_maps_of_planes() -> None:
@@ -363,7 +383,7 @@ def test_a_rule_breaks(
 
 def test_every_rule_has_a_case() -> None:
     for rule in RULES:
-        if not rule.sentence.startswith("split arithmetic"):  # test_wgmma_split.py
+        if rule not in SPLIT_RULES:  # test_wgmma_split.py
             assert any(rule.sentence.startswith(case[0]) for case in RULE_CASES), rule.sentence
 
 

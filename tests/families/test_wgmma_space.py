@@ -18,6 +18,7 @@ ODD = (
     "n257c16h5w5k136r3s3pad2dil2",  # a prime number of images
     "n2c24h33w35k24r5s4st3x2pad1,0,2,1dil2x1",  # planes
     "n1c16h2160w3840k16r3s3",  # a picture
+    "n3c200h7w7k320r1s1",  # an odd number of pixels
     "n1c64h64w64k8r11s11",  # 121 taps
     "n1c64h200w200k64r33s33",  # two stages of the smallest patch hardly fit
 )

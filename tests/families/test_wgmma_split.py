@@ -84,7 +84,8 @@ RULE_CASES: list[tuple[str, dict[str, Any], dict[str, Any], str | None]] = [
     ("patch_stages is", {"promotion_taps": 4, "filter_stages": 4}, {"filter_stages": 3}, "are there together"),
     ("split arithmetic takes", {}, {"block_k": 16}, "rows of 32 channels"),
     ("split arithmetic takes", TWO | {"filter_resident": True}, {"split": "tiles"}, "consumers of one tile"),
-    ("split arithmetic takes", {"tile": (1, 2, 16)}, {"store_groups": 1}, None),
+    ("store_groups of split", {"tile": (1, 2, 16)}, {"store_groups": 1}, None),
+    ("staggered is", TWO | {"staggered": True}, {"num_consumer_warpgroups": 1}, "two consumers are apart"),
     ("split arithmetic has no clusters", {}, {"cluster_k": 2}, None),
     ("split arithmetic has no clusters", {}, {"staging_over_buffers": True}, None),
     # 104 accumulators in two subtiles, and as many partial sums
@@ -110,7 +111,8 @@ def test_a_partial_sum_is_of_one_patch() -> None:
     ]
     x_layout = replace(problem, x_layout="nchw")
     assert WGMMA.broken_rules(x_layout, TARGET, replace(config, input_staging="transposed")) == [
-        "split arithmetic takes block_k 32, input_staging tma, split filters or pixels, and all store_groups"
+        "split arithmetic transposes an x of stride_w 1 where W, H*W or, for tiles of whole images, C is a "
+        "multiple of 4 (16 bytes, the step of TMA's strides), and tile_n is 1, 2, 4 or a multiple of 8"
     ]
 
 
@@ -129,6 +131,7 @@ class Case:
 
 FILTERS: dict[str, Any] = TWO | {"split": "filters"}
 BLOCK: dict[str, Any] = {"mapping": "block"}
+LANDED: dict[str, Any] = {"input_staging": "transposed"}
 
 CASES = {
     # one of everything but channels: all tail; C = 4 is a quarter of a step, K = 1
@@ -154,7 +157,9 @@ CASES = {
     "filters of three, K in no tile": Case(
         "n3c8h4w7k256r2s2", FILTERS | {"num_consumer_warpgroups": 3, "tile": (2, 2, 5)}, layout="nhwc-nchw"
     ),
-    "filters, resident": Case("n2c40h6w9k72r2s3", FILTERS | {"filter_resident": True, "promotion_taps": 4}, "bias"),
+    "filters, resident": Case(
+        "n2c40h6w9k72r2s3", FILTERS | {"filter_resident": True, "promotion_taps": 4, "staggered": True}, "bias"
+    ),
     "pixels": Case("n2c72h7w9k40r3s3", TWO | {"promotion_taps": 2, "programmatic_launch": True}, seeds=(0, 1, 2)),
     # planes of 4 and 2 taps: a whole sum, or two of a tap each
     "stride 2": Case("n2c40h10w12k16r3s4st2pad1,0,2,1", {"promotion_taps": 4, "filter_stages": 4}, seeds=(0, 1)),
@@ -165,6 +170,36 @@ CASES = {
     # C = 3 in a unit of 4; y by channel, K = 5
     "NCHW": Case("n3c3h7w9k5r3s3pad1,0,0,2", {"tile": (2, 2, 5)}, "bias", layout="nchw"),
     "NCHW out": Case("n2c36h7w13k70r3s3", FILTERS | BLOCK | {"promotion_taps": 3}, layout="nhwc-nchw"),
+    # two images that end inside groups of 8; K ends inside a warp's channels; both consumers at one filter, apart
+    "NCHW out, staged": Case(
+        "n3c36h7w12k69r3s3", TWO | {"tile": (2, 4, 10), "joined_rows": 2, "store_groups": 4, "staggered": True}, "bias",
+        layout="nhwc-nchw", seeds=(0, 1, 2),
+    ),
+    # rectangles in front of the image and behind it, each 20 columns for 18; a second warpgroup splits
+    "rectangles": Case(
+        "n2c40h7w20k136r3s3pad1", LANDED | FILTERS | BLOCK | {"tile": (1, 3, 16), "num_producer_warpgroups": 2},
+        layout="nchw", seeds=(0, 1, 2),
+    ),
+    # a plane of rows each; N and C end inside a box; eight images
+    "rectangles of a stride": Case(
+        "n9c36h10w12k7r3s3st2x1", LANDED | {"tile": (8, 2, 5), "patch_stages": 3}, layout="nchw"
+    ),
+    # 4 rows of 14 are 56 numbers; 5 of the last box lie below the image
+    "strips": Case(
+        "n3c36h10w14k72r3s3", LANDED | {"tile": (2, 3, 12), "store_groups": 3}, "bias_relu",
+        layout="nchw", seeds=(0, 1, 2),
+    ),
+    # boxes that begin two columns before their tiles; rows of y that begin anywhere in a sector
+    "whole sectors": Case(
+        "n2c8h7w36k70r3s3", LANDED | TWO | {"tile": (1, 4, 18), "joined_rows": 2}, "bias", layout="nchw", seeds=(0, 2)
+    ),
+    "whole sectors of blocks": Case("n2c8h6w31k70r2s2", BLOCK | {"tile": (1, 3, 24)}, layout="nhwc-nchw"),
+    # 49 pixels are no whole units: four channels are
+    "images": Case(
+        "n5c36h7w7k140r3s3",
+        LANDED | FILTERS | {"tile": (4, 5, 5), "joined_rows": 5, "store_groups": 8, "staggered": True},
+        layout="nchw", seeds=(0, 1, 2),
+    ),
 }  # fmt: skip
 
 

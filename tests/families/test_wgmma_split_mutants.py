@@ -25,6 +25,7 @@ class Mutant:
     shape: str = "n2c40h6w9k70r3s3pad1"
     config: dict[str, Any] = field(default_factory=lambda: {"promotion_taps": 4, "filter_stages": 5})
     template: str = "wgmma_split"
+    layout: str = "nhwc"
     seeds: tuple[int, ...] = SEEDS
 
 
@@ -41,9 +42,24 @@ WAITED: dict[str, Any] = {
 }  # fmt: skip
 SINGLE: dict[str, Any] = {"shape": "n9c8h6w9k16r2s2", "config": {"patch_stages": 1, "promotion_taps": 3}}
 PACK: dict[str, Any] = {"template": "split_filter"}
+APART: dict[str, Any] = {"config": FILTERS["config"] | {"staggered": True}}
+LANDED: dict[str, Any] = {"input_staging": "transposed", "promotion_taps": 3}
+RECTANGLES: dict[str, Any] = {"layout": "nchw", "shape": "n2c40h6w12k70r3s3pad1", "config": LANDED}
+STRIPS: dict[str, Any] = {
+    "layout": "nchw", "shape": "n3c40h7w12k70r3s3",
+    "config": LANDED | {"tile": (2, 2, 10), "joined_rows": 2, "store_groups": 4},
+}  # fmt: skip
+IMAGES: dict[str, Any] = {
+    "layout": "nchw", "shape": "n3c36h7w7k70r3s3",
+    "config": LANDED | {"tile": (2, 5, 5), "joined_rows": 5, "store_groups": 8},
+}  # fmt: skip
+# Tiles of 18 of 34 columns: the second one begins in a unit of 16 bytes, its second row in a group of 8 pixels.
+SECTORS: dict[str, Any] = {
+    "layout": "nchw", "shape": "n2c8h7w36k70r3s3", "config": LANDED | {"tile": (1, 4, 18), "joined_rows": 2}
+}  # fmt: skip
 
 SPLIT_PATCH = "wait(splitting.patch_split + consumer.patch.stage, consumer.patch.parity);"
-LANDED_PATCH = "wait(smem.patch_full + ring.stage, ring.parity);\n      uint32_t largest"
+PATCH_LANDED = "wait(smem.patch_full + ring.stage, ring.parity);\n      }"
 FREE_PATCH = "      consumer.release(smem.patch_empty + consumer.patch.stage);\n"
 FREE_FILTERS = "for (int tap = 0; tap < TAPS; ++tap) consumer.release(read[tap]);"
 LOW_OF_FILTER = "multiply_plane(partial, operands, tap, LOW, 0, steps, tap > 0);"
@@ -53,16 +69,16 @@ HIGH = "multiply_plane(partial, operands, tap, 0, 0, steps, true);"
 
 MUTANTS = {
     # ---- splitters ----
-    "a patch is not awaited": one(LANDED_PATCH, "uint32_t largest"),
+    "a patch is not awaited": one(PATCH_LANDED, "}"),
     "a split patch is not awaited": one(SPLIT_PATCH, ""),
     "a landed patch is multiplied": one(SPLIT_PATCH, SPLIT_PATCH.replace("splitting.patch_split", "smem.patch_full")),
     "no proxy fence": one("ptx::fence_proxy_async_shared_cta();  // wgmma", "// wgmma"),
     "lanes are not awaited": one("__syncwarp();\n      if (lane == 0)", "if (lane == 0)", **WAITED),
-    "one warp speaks for both": one("patch_split + i, SPLITTERS / 32", "patch_split + i, 1"),
+    "one warp speaks for both": one("patch_split + i, SPLITTERS_WARPS", "patch_split + i, 1"),
     "a lane writes before its neighbours have read": one("__syncwarp();  // all four", "// all four"),
-    "each warp has a scale of its own": one("return max(largest[0], largest[1]);", "return mine;"),
+    "each warp has a scale of its own": one("return all;", "return own;"),
     "a warp does not wait for the other's magnitude": one(
-        "ptx::barrier_sync(SPLITTERS_BARRIER, SPLITTERS);\n  return", "return"
+        "ptx::barrier_sync(SPLITTERS_BARRIER, SPLITTERS);\n  uint32_t all", "uint32_t all"
     ),
     "rows beyond the patch count": one("if (group * 8 + part.pixel >= PATCH_PIXELS) break;", ""),
     "every scale is the first patch's": one("splitting.inverse_scale[ring.stage] =", "splitting.inverse_scale[0] ="),
@@ -94,18 +110,49 @@ MUTANTS = {
     "one consumer gives filters back for two": one(
         "filter_empty + i, 4 * kConsumers", "filter_empty + i, 4", **FILTERS
     ),
-    "nobody begins": one("first && consumer.index + 1 < kConsumers", "false", **FILTERS),
+    "nobody begins": one("lag == 0 && consumer.index + 1 < kConsumers", "false", **FILTERS),
     "the tap that is read is off by one": one("if (++tap_w == taps_w)", "if (tap_w++ == taps_w)"),
+    # ---- consumers apart ----
+    "the consumers share a ring": one("index * kFilterStages + ring.stage", "ring.stage", **APART),
+    "the second consumer has the first one's filters": one("kSplit == FILTERS ? index * 64 : 0", "0", **APART),
+    "the second consumer is never told": one("if (lag > 0) --lag;", "", **APART),
+    # ---- what lands ----
+    "what lands is not awaited": one("wait(splitting.landed_full, landing.parity);", "", **RECTANGLES),
+    "a box lands on one that is read": one(
+        "wait(splitting.landed_empty, ring.parity ^ 1);", "", **RECTANGLES
+    ),
+    "what landed is never given back": one("ptx::mbarrier_arrive(splitting.landed_empty);", ";", **RECTANGLES),
+    "a box begins anywhere": one("plane.shift_w - before", "plane.shift_w", **SECTORS),
+    "what lands before a tile is split": one("landed + before, scale", "landed, scale", **SECTORS),
+    "a patch is split into one that is read": one(
+        "wait(smem.patch_empty + ring.stage, ring.parity ^ 1);\n      } else", "} else", **RECTANGLES
+    ),
+    "rows are as wide as the patch": one("at / PATCH_W * (LANDED_PITCH - PATCH_W)", "0", **RECTANGLES),
+    "an image is split twice": one("/ IMAGES_8) + turn)", "/ IMAGES_8))", **STRIPS),
+    "strips begin at the first row": one("full, row * W - before, chunk", "full, 0, chunk", **STRIPS),
+    "pieces follow each other closely": one(
+        "c / PIECE_CHANNELS * PIECE_STEP", "c / PIECE_CHANNELS * PIECE_NUMBERS", **IMAGES
+    ),
+    # ---- staged outputs ----
+    "staging is read too early": one("__syncwarp();  // all is staged", "", **STRIPS),
+    "staging is written too early": one("__syncwarp();  // all is read", "", **STRIPS),
+    "staged channels beyond K are stored": one("K % BLOCK_N == 0 || k + channel < K", "true", **STRIPS),
+    "staged pixels that are not stored are": one("if (offset < 0) continue;", "", **IMAGES),
+    # ---- whole sectors ----
+    "a late pair is of the group after it": one("(own < first % 4) - late;", "own < first % 4;", **SECTORS),
+    "joined rows begin with whole groups": one("first % 4 > 0 && shift > 0", "false", **SECTORS),
+    "pairs beyond the row are stored": one("i < 0 || i >= pairs", "i < 0", **SECTORS),
     # ---- outputs ----
     "the filter's scale is left out": one("acc * inverse_scale);", "acc);"),
-    "the channels' scales change places": one("channels.scale[half]", "channels.scale[1 - half]"),
-    "channels beyond K are stored": one("K % BLOCK_N == 0 || channels.k + half * 8 < K", "true"),
+    "the channels' scales change places": one(
+        "e + other], channels.scale[half]", "e + other], channels.scale[1 - half]"
+    ),
+    "channels beyond K are stored": one("K % BLOCK_N == 0 || k + half * 8 < K", "true"),
     "a consumer beyond K stores": one(
-        "K % BLOCK_N == 0 ||", "K % 64 == 0 ||", shape="n1c8h5w6k192r2s2", **FILTERS
+        "K % BLOCK_N == 0 || k + half", "K % 64 == 0 || k + half", shape="n1c8h5w6k192r2s2", **FILTERS
     ),
     "a consumer's channels are stored over the first's": one("place.k += index * 64;", ";", **FILTERS),
     # ---- the filter ----
-    "packed: channels beyond C": one("c < C ?", "true ?", **PACK),
     "packed: taps change places": one("tap / S, tap % S", "tap % R, tap / R", **PACK),
     "packed: magnitudes are not awaited": one("__syncthreads();", "", **PACK),
     "packed: low halves in the next row": one("row + ROW_BYTES / 2", "row + ROW_BYTES", **PACK),
@@ -114,7 +161,7 @@ MUTANTS = {
 
 def check(mutant: Mutant) -> None:
     """What must fail for a mutant and pass without."""
-    problem = ConvProblem.parse(mutant.shape, precision="fp32", epilogue="bias_relu")
+    problem = ConvProblem.parse(mutant.shape, precision="fp32", epilogue="bias_relu", layout=mutant.layout)
     verify(problem, config_of(problem, **mutant.config), seeds=mutant.seeds)
 
 
@@ -127,7 +174,10 @@ def test_a_mutant_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
         check(MUTANTS[name])
 
 
-@pytest.mark.parametrize("mutant", [one("", ""), one("", "", **FILTERS), one("", "", **SINGLE), one("", "", **WAITED)])
+@pytest.mark.parametrize(
+    "mutant",
+    [one("", "", **where) for where in ({}, FILTERS, SINGLE, WAITED, APART, RECTANGLES, STRIPS, IMAGES, SECTORS)],
+)
 def test_the_unbroken_kernel_passes_where_mutants_fail(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
     mutate(monkeypatch, "wgmma_split", [NO_SPLIT_REPAIR])
     check(mutant)
@@ -136,12 +186,12 @@ def test_the_unbroken_kernel_passes_where_mutants_fail(mutant: Mutant, monkeypat
 # ---- repair ----
 
 REPAIR_MUTANTS = {
-    "no repair": one("if (store(y", "if (false && store(y"),
+    "no repair": one("if (saw_nan) repair", "if (false) repair"),
     "an infinite sum is not made NaN": one("fmaf(acc, 0.0f, acc * inverse_scale)", "acc * inverse_scale"),
-    "half of the channels are not looked at": one("saw_nan |=", "if (half == 0) saw_nan |="),
+    "half of the channels are not looked at": one("saw_nan |= stored.e", "if (half == 0) saw_nan |= stored.e"),
     "half of the channels are repaired": one("channel = k + i / 2 % 2 * 8;", "channel = k;"),
     "an Inf makes the scale": one("if (largest >= 0x7f800000)", "if (false)"),
-    "an Inf is not left out when it was seen": one("largest_of_both<true>", "largest_of_both<false>"),
+    "an Inf is not left out when it was seen": one("largest_of_all<true>", "largest_of_all<false>"),
 }  # fmt: skip
 
 

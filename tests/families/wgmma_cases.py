@@ -18,7 +18,7 @@ TARGET = preset("sm_90a")
 TWO_SMS = replace(TARGET, sm_count=2)  # a CTA computes several tiles
 _SMALL: dict[str, Any] = {
     "mapping": "rows", "split": "pixels", "input_staging": "tma", "num_producer_warpgroups": 1, "prefetch": False,
-    "num_consumer_warpgroups": 1, "joined_rows": 1, "cluster_k": 1,
+    "num_consumer_warpgroups": 1, "joined_rows": 1, "cluster_k": 1, "staggered": False,
     "patch_stages": 2, "filter_resident": False, "filter_stages": 3, "l2_promotion_bytes": 128, "promotion": False,
     "ordered": False, "staging_over_buffers": False, "stored_by_producers": False,
     "programmatic_launch": False, "tile_order": "linear",
@@ -26,7 +26,7 @@ _SMALL: dict[str, Any] = {
 
 
 # An edit of wgmma_split: finite data need no repair, which would hide what goes wrong.
-NO_SPLIT_REPAIR = (", channels, lane)) repair_outputs(x, w, bias, y, place, k, lane);", ", channels, lane)) __trap();")
+NO_SPLIT_REPAIR = ("if (saw_nan) repair_outputs(x, w, bias, y, place, k, lane);", "if (saw_nan) __trap();")
 
 
 def config_of(problem: ConvProblem, **changes: Any) -> WgmmaConfig:

@@ -13,6 +13,7 @@ namespace emulator {
 namespace {
 
 constexpr size_t kSmemAlignment = 128;
+constexpr int kInnermostStep = 16;  // bytes
 
 Box make_box(const char* name, const void* map, const void* smem, unsigned rank, const int* coordinates) {
   Box box = {name, known_tensor_map(name, map), {}, const_cast<char*>(static_cast<const char*>(smem))};
@@ -21,6 +22,9 @@ Box make_box(const char* name, const void* map, const void* smem, unsigned rank,
   if (box.map.swizzle_bytes && box.map.box_row_bytes() != box.map.swizzle_bytes)
     fail("%s: rows of %zu bytes in a swizzle of %u are not emulated", name, box.map.box_row_bytes(),
          box.map.swizzle_bytes);
+  // Measured on an H200: an illegal instruction, as triton-lang/triton issue 7385 says.
+  if (coordinates[0] * int(box.map.element_bytes) % kInnermostStep)
+    fail("%s: coordinate 0 is %d; a box begins at a multiple of 16 bytes", name, coordinates[0]);
   require_shared(name, smem, box.map.box_bytes());
   for (unsigned i = 0; i < rank; ++i) box.corner[i] = coordinates[i];
   return box;

@@ -42,6 +42,16 @@ void perform_ldmatrix_x4(void* const (&operands)[kWarpLanes], unsigned) {
     }
 }
 
+void perform_ldmatrix_x4_trans(void* const (&operands)[kWarpLanes], unsigned) {
+  for (unsigned lane = 0; lane < kWarpLanes; ++lane)
+    for (unsigned matrix = 0; matrix < 4; ++matrix)
+      for (unsigned half = 0; half < 2; ++half) {
+        const char* row = static_cast<LdmatrixOperand*>(operands[matrix * 8 + lane % 4 * 2 + half])->row;
+        uint32_t* pair = &static_cast<LdmatrixOperand*>(operands[lane])->registers[matrix];
+        memcpy(reinterpret_cast<char*>(pair) + half * 2, row + lane / 4 * 2, 2);
+      }
+}
+
 struct StmatrixOperand {
   char* row;
   const uint32_t* registers;
@@ -137,12 +147,12 @@ void perform_mma_f64(void* const (&operands)[kWarpLanes], unsigned) {
 
 }  // namespace
 
-void ldmatrix_x4(uint32_t (&registers)[4], const void* row) {
-  if (reinterpret_cast<uintptr_t>(row) % kRowBytes) fail("ldmatrix.x4: the row is not aligned to 16 bytes");
+void ldmatrix_x4(const char* name, uint32_t (&registers)[4], const void* row, bool transpose) {
+  if (reinterpret_cast<uintptr_t>(row) % kRowBytes) fail("%s: the row is not aligned to 16 bytes", name);
   if (!in_shared_memory(row, kRowBytes))
-    fail("ldmatrix.x4: the row is outside shared memory: %s", describe_address(row).c_str());
+    fail("%s: the row is outside shared memory: %s", name, describe_address(row).c_str());
   LdmatrixOperand operand = {registers, static_cast<const char*>(row)};
-  collective("ldmatrix.x4", true, kAllLanes, &operand, perform_ldmatrix_x4);
+  collective(name, true, kAllLanes, &operand, transpose ? perform_ldmatrix_x4_trans : perform_ldmatrix_x4);
 }
 
 void stmatrix(const char* name, void* row, const uint32_t* registers, unsigned matrices, bool transpose) {

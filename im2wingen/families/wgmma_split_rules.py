@@ -1,0 +1,79 @@
+"""What a wgmma config must obey because of split operands."""
+
+from im2wingen.families.base import Rule
+from im2wingen.families.wgmma_axes import flattened
+from im2wingen.families.wgmma_config import WgmmaConfig
+from im2wingen.families.wgmma_geometry import WgmmaGeometry
+from im2wingen.families.wgmma_landing import SPLIT_CHANNELS
+from im2wingen.problem import ConvProblem
+
+# More of 32 channels in a partial sum would be less exact than a chain of fp32 FMAs; verify_data has the figures.
+MAX_PROMOTION_TAPS = 4
+SPLIT_STORE_GROUPS = (4, 8)  # that a warp stages at a time
+
+
+def _geometry(problem: ConvProblem, config: WgmmaConfig) -> WgmmaGeometry:
+    return WgmmaGeometry(problem=flattened(problem), config=config)
+
+
+SPLIT_RULES = (
+    Rule(
+        sentence="arithmetic is split for fp32, direct for all else",
+        holds=lambda problem, target, config: (config.arithmetic == "split") == (problem.precision == "fp32"),
+    ),
+    Rule(
+        sentence="promotion_taps is at most 4 and the taps of a plane in split arithmetic, 1 in direct",
+        holds=lambda problem, target, config: (
+            config.promotion_taps <= min(MAX_PROMOTION_TAPS, _geometry(problem, config).plane_taps[0])
+            if config.arithmetic == "split"
+            else config.promotion_taps == 1
+        ),
+    ),
+    Rule(
+        sentence="split arithmetic takes block_k 32, and split filters or pixels",
+        holds=lambda problem, target, config: (
+            config.arithmetic == "direct" or (config.block_k == SPLIT_CHANNELS and config.split != "tiles")
+        ),
+    ),
+    Rule(
+        sentence="split arithmetic transposes an x of stride_w 1 where W, H*W or, for tiles of whole images, C is a "
+        "multiple of 4 (16 bytes, the step of TMA's strides), and tile_n is 1, 2, 4 or a multiple of 8",
+        holds=lambda problem, target, config: (
+            config.arithmetic == "direct"
+            or config.input_staging == "tma"
+            or _geometry(problem, config).landing is not None
+        ),
+    ),
+    Rule(
+        sentence="staggered is for two consumers of split arithmetic and tiles of several patches",
+        holds=lambda problem, target, config: (
+            not config.staggered
+            or (
+                config.arithmetic == "split"
+                and config.num_consumer_warpgroups == 2
+                and _geometry(problem, config).least_patch_stages > 1
+            )
+        ),
+    ),
+    Rule(
+        sentence="store_groups of split arithmetic are all of a subtile, or 4 or 8 of an NCHW y, which cut no pixel's "
+        "images apart",
+        holds=lambda problem, target, config: config.arithmetic == "direct" or _stores_fit(_geometry(problem, config)),
+    ),
+    Rule(
+        sentence="split arithmetic has no clusters, and consumers store its y, beside the buffers: no "
+        "stored_by_producers, no staging_over_buffers",
+        holds=lambda problem, target, config: (
+            config.arithmetic == "direct"
+            or (config.cluster_k == 1 and not config.stored_by_producers and not config.staging_over_buffers)
+        ),
+    ),
+)
+
+
+def _stores_fit(geometry: WgmmaGeometry) -> bool:
+    groups, staged = geometry.config.store_groups, geometry.staged_groups
+    if not staged:
+        return groups == geometry.groups_n
+    whole = staged * 8 % geometry.config.tile_n == 0
+    return geometry.problem.y_layout == "nchw" and staged in SPLIT_STORE_GROUPS and whole

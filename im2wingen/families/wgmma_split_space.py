@@ -1,0 +1,89 @@
+"""The part of wgmma's search space that is for split operands."""
+
+from dataclasses import replace
+
+from im2wingen.families.support import ceil_div
+from im2wingen.families.wgmma_axes import horizontal, vertical
+from im2wingen.families.wgmma_config import CHANNELS_M, InputStaging, WgmmaConfig
+from im2wingen.families.wgmma_geometry import WgmmaGeometry
+from im2wingen.families.wgmma_landing import SPLIT_CHANNELS
+from im2wingen.families.wgmma_split_rules import MAX_PROMOTION_TAPS, SPLIT_STORE_GROUPS
+from im2wingen.problem import ConvProblem
+from im2wingen.target import Target
+
+
+def fits(problem: ConvProblem, target: Target, config: WgmmaConfig) -> bool:
+    return WgmmaGeometry(problem=problem, config=config).smem_bytes <= target.smem_per_block_bytes
+
+
+def split_stagings(problem: ConvProblem, target: Target) -> list[InputStaging]:
+    """The pass into NHWC only where an NCHW x may be unable to land."""
+    if problem.x_layout == "nhwc" or problem.stride_w > 1:
+        return ["tma"]
+    # a small tile's patch, twice and as it lands, in half of shared memory
+    patch = vertical(problem).extent(4) * horizontal(problem).extent(8) * 4 * SPLIT_CHANNELS
+    lands = problem.w % 4 == 0 and 6 * patch <= target.smem_per_block_bytes
+    return ["transposed"] if lands else ["transposed", "tma"]
+
+
+def may_be_resident(problem: ConvProblem, target: Target) -> bool:
+    """Whether all filters of 64 output channels fit shared memory."""
+    chunks = ceil_div(problem.c, SPLIT_CHANNELS)
+    return problem.r * problem.s * chunks * CHANNELS_M * 4 * SPLIT_CHANNELS <= target.smem_per_block_bytes
+
+
+def split_columns(extents: list[int], problem: ConvProblem) -> list[int]:
+    """Columns of a tile: even where y is NCHW, so that neighbours leave in pairs."""
+    if problem.y_layout == "nhwc" or problem.q % 2:
+        return extents
+    return list(dict.fromkeys(extent + extent % 2 for extent in extents))
+
+
+def split_store_groups(config: WgmmaConfig, problem: ConvProblem, target: Target) -> list[int]:
+    """From registers; staged, or from registers, where pixels of several images are neighbours there."""
+    geometry = WgmmaGeometry(problem=problem, config=config)
+    groups, images = geometry.groups_n, config.tile_n
+    if problem.y_layout == "nhwc" or images == 1:
+        return [groups]
+    least = replace(config, patch_stages=geometry.least_patch_stages, filter_stages=least_filter_stages(config))
+    staged = [g for g in SPLIT_STORE_GROUPS if g < groups and g * 8 % images == 0]
+    staged = [g for g in staged if fits(problem, target, replace(least, store_groups=g))]
+    return [*staged, groups]
+
+
+def staggers(config: WgmmaConfig, problem: ConvProblem, target: Target) -> list[bool]:
+    """Whether consumers begin apart: tried for consumers of the same pixels, where a CTA has several tiles."""
+    geometry = WgmmaGeometry(problem=problem, config=config)
+    several = geometry.least_patch_stages > 1 and geometry.tiles > target.sm_count
+    if config.arithmetic == "direct" or config.split != "filters" or config.num_consumer_warpgroups != 2 or not several:
+        return [False]
+    apart = replace(config, staggered=True, patch_stages=geometry.least_patch_stages)
+    return [False, True] if fits(problem, target, replace(apart, filter_stages=least_filter_stages(apart))) else [False]
+
+
+def by_sums(config: WgmmaConfig, problem: ConvProblem) -> list[int]:
+    """Taps of a partial sum, those that make the fewest sums first; the fewer taps, the more exact."""
+    if config.arithmetic != "split":
+        return [1]
+    geometry = WgmmaGeometry(problem=problem, config=config)
+    choices = range(1, min(MAX_PROMOTION_TAPS, geometry.plane_taps[0]) + 1)
+
+    def sums(taps: int) -> int:
+        return WgmmaGeometry(problem=problem, config=replace(config, promotion_taps=taps)).partial_sums
+
+    return sorted(choices, key=lambda taps: (sums(taps), taps))
+
+
+def promotions(config: WgmmaConfig, problem: ConvProblem, target: Target) -> list[int]:
+    """The best whose filters fit shared memory together."""
+    least = WgmmaGeometry(problem=problem, config=config).least_patch_stages
+
+    def taps_fit(taps: int) -> bool:
+        stages = least_filter_stages(replace(config, promotion_taps=taps))
+        return fits(problem, target, replace(config, patch_stages=least, filter_stages=stages))
+
+    return [taps for taps in by_sums(config, problem) if taps_fit(taps)][:3] or [1]
+
+
+def least_filter_stages(config: WgmmaConfig) -> int:
+    return 1 if config.filter_resident else max(2, config.promotion_taps)

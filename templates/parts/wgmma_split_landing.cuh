@@ -1,0 +1,110 @@
+// ---- an NCHW x of split operands: boxes of it land by TMA as they are, [image][channel][pixel], and are transposed when they are split ----
+// What a box holds follows from where TMA's strides are multiples of 16 bytes:
+//   RECTANGLES  rows of the patch, widened to 16 bytes
+//   STRIPS      the patch has whole rows, which are neighbours in x: one run of them a channel
+//   IMAGES      the patch has whole images, whose channels are neighbours: PIECES boxes, of PIECE_CHANNELS channels each
+// A box begins at a multiple of 16 bytes of x, else the H200 traps: as many numbers land before those of a tile.
+__device__ constexpr int landed_before(int p, int q) {
+  return kLanding == RECTANGLES ? (q + Horizontal::shift(0)) & 3 : kLanding == STRIPS ? (p + Vertical::shift(0)) * W & 3 : 0;
+}
+__device__ constexpr int most_before() {
+  int most = 0;
+  for (int i = 0; i < 4; ++i) {  // then they repeat
+    const int before = landed_before(i < TILES_P ? i * TILE_P : 0, i < TILES_Q ? i * TILE_Q : 0);
+    if (before > most) most = before;
+  }
+  return most;
+}
+constexpr int LANDED_BEFORE = most_before();
+constexpr int LANDED_PITCH = kLanding == RECTANGLES ? (LANDED_BEFORE + PATCH_W + 3) / 4 * 4 : PATCH_W;  // numbers from row to row
+constexpr int LANDED_CHANNEL = kLanding == RECTANGLES ? PATCH_H * LANDED_PITCH
+                               : kLanding == STRIPS   ? (LANDED_BEFORE + PATCH_H * PATCH_W + 3) / 4 * 4
+                                                      : H * W;
+constexpr int PIECES = kLanding == IMAGES ? 8 : 1, PIECE_CHANNELS = BLOCK_K / PIECES;
+constexpr int LANDED_IMAGE = PIECE_CHANNELS * LANDED_CHANNEL, PIECE_NUMBERS = TILE_N * LANDED_IMAGE;
+constexpr int PIECE_STEP = (PIECE_NUMBERS + 31) / 32 * 32;  // TMA writes to multiples of 128 bytes
+constexpr int LANDED_STAGE = PIECES * PIECE_STEP;
+constexpr int LANDED_PIXELS = PATCH_H * PATCH_W;  // of an image
+static_assert(!kTransposed || STRIDE_W == 1, "pixels that land are neighbours");
+static_assert(!kTransposed || kLanding == RECTANGLES || (PATCH_W == W && PAD_LEFT == 0 && STRIDE_H == 1), "whole rows land");
+static_assert(!kTransposed || kLanding != IMAGES || (PATCH_H <= H && TILES_P == 1 && PAD_TOP == 0), "whole images land");
+static_assert(!kTransposed || 8 % TILE_N == 0 || TILE_N % 8 == 0, "images are taken in turns of 8");
+
+__device__ __forceinline__ void load_landing(const Smem& smem, const Splitting& splitting, const InputMaps& input) {
+  Ring<1> ring;
+#pragma unroll 1
+  for (int tile = blockIdx.x; tile < TILE_COUNT; tile += gridDim.x) {
+    const Origin origin = origin_of(tile);
+    const int before = landed_before(origin.p, origin.q);
+#pragma unroll 1
+    for (int chunk = 0; chunk < CHUNKS; ++chunk)
+#pragma unroll 1
+      for (int i = 0; i < PLANES; ++i) {
+        const Plane plane = plane_at(i);
+        const int row = origin.p + plane.shift_h;
+        uint64_t* const full = splitting.landed_full;
+        float* const landed = splitting.landed;
+        wait(splitting.landed_empty, ring.parity ^ 1);
+        ptx::mbarrier_arrive_expect_tx(full, PIECES * PIECE_NUMBERS * int(sizeof(float)));
+        if constexpr (kLanding == RECTANGLES) {
+          ptx::cp_async_bulk_tensor_4d_load(landed, &input.plane[i], full, origin.q + plane.shift_w - before, row,
+                                            chunk * BLOCK_K, origin.n);
+        } else if constexpr (kLanding == STRIPS) {
+          ptx::cp_async_bulk_tensor_3d_load(landed, &input.plane[i], full, row * W - before, chunk * BLOCK_K, origin.n);
+        } else {
+#pragma unroll 1
+          for (int piece = 0; piece < PIECES; ++piece)
+            ptx::cp_async_bulk_tensor_3d_load(landed + piece * PIECE_STEP, &input.plane[i], full,
+                                              (chunk * BLOCK_K + piece * PIECE_CHANNELS) * (H * W), origin.n, 0);
+        }
+        ring.advance();
+      }
+  }
+}
+
+// Bits of the largest magnitude in a warp's part of what landed, the neighbours of the patch that came with it included;
+// kFinite leaves Inf out, which hides all else.
+template <bool kFinite>
+__device__ __forceinline__ uint32_t largest_landed(const float* landed, int thread) {
+  constexpr int UNITS = PIECE_NUMBERS / 4;
+  static_assert(PIECE_NUMBERS % 4 == 0, "whole units of 16 bytes land");
+  float largest = 0.0f;
+#pragma unroll 1
+  for (int piece = 0; piece < PIECES; ++piece)
+#pragma unroll kFinite ? 1 : 4
+    for (int i = thread; i < UNITS; i += SPLITTERS) {
+      const float4 v = *reinterpret_cast<const float4*>(landed + piece * PIECE_STEP + i * 4);
+      largest = larger<kFinite>(larger<kFinite>(larger<kFinite>(larger<kFinite>(largest, v.x), v.y), v.z), v.w);
+    }
+  return largest_of_warp(__float_as_uint(largest));
+}
+
+// A thread takes all channels of a pixel, its neighbours the pixels beside it in x, which lie in other banks. The images
+// change from pixel to pixel, so that eight lanes in a row write to rows of the patch that are swizzled differently.
+__device__ __forceinline__ void split_landed(unsigned char* patch, const float* landed, float scale, int thread) {
+  constexpr int IMAGES_8 = TILE_N < 8 ? TILE_N : 8;
+  constexpr int kBatch = kProducers == 2 ? 1 : 2;  // units whose reads are under way together; two warpgroups have few registers
+#pragma unroll 1
+  for (int i = thread; i < LANDED_PIXELS * TILE_N; i += SPLITTERS) {
+    const int turn = i / LANDED_PIXELS, at = i % LANDED_PIXELS;
+    const int n = (at / (8 / IMAGES_8) + turn) % IMAGES_8 + turn / IMAGES_8 * 8, pixel = at * TILE_N + n;
+    const float* from = landed + n * LANDED_IMAGE + at + at / PATCH_W * (LANDED_PITCH - PATCH_W);
+    unsigned char* const row = patch + pixel * ROW_BYTES;
+#pragma unroll
+    for (int first = 0; first < 4; first += kBatch) {
+      float v[kBatch][HALVES_UNIT];
+#pragma unroll
+      for (int j = 0; j < kBatch * HALVES_UNIT; ++j) {
+        const int c = first * HALVES_UNIT + j;
+        v[j / HALVES_UNIT][j % HALVES_UNIT] =
+            from[c / PIECE_CHANNELS * PIECE_STEP + c % PIECE_CHANNELS * LANDED_CHANNEL];
+      }
+#pragma unroll
+      for (int j = 0; j < kBatch; ++j) {
+        const Halves halves = split(v[j], scale);
+        *reinterpret_cast<uint4*>(row + (first + j ^ pixel % 8) * 16) = halves.high;
+        *reinterpret_cast<uint4*>(row + (4 + first + j ^ pixel % 8) * 16) = halves.low;
+      }
+    }
+  }
+}
