@@ -141,6 +141,8 @@ def suggest(problem: ConvProblem, target: Target, choose: Choose) -> SimtConfig:
         "x_vector": choose(f"x_vector.{aligned}", x_vectors(problem, aligned))
         if staging == "window"
         else choose("x_vector.single", (1,)),
+        "filters": choose("filters", ("shared",)),
+        "groups": choose("groups.shared", (1,)),
         "store": store,
         "store_n": choose(f"store_n.{store}x{thread_n}", store_filters(store, thread_n)),
         "tile_order": choose("tile_order", ("linear", "zigzag")),
