@@ -43,16 +43,6 @@ def driver_call(name: str, *arguments: Any) -> Any:
     return result[1] if len(result) == 2 else result[1:]
 
 
-def allow_shared_memory(function: Any, size: int) -> None:
-    """Let the function have `size` bytes of dynamic shared memory.
-
-    Also makes lazy loading load the function now, not in the middle of a capture.
-    """
-    attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-    if size > int(driver_call("cuFuncGetAttribute", attribute, function)):
-        driver_call("cuFuncSetAttribute", function, attribute, size)
-
-
 def device_error(call: str, code: Any, detail: str = "") -> DeviceError:
     """The error for a driver call that returned `code`; without a detail it gives the driver's own words."""
     name = getattr(code, "name", str(code))

@@ -8,8 +8,7 @@ from typing import Any
 
 from cuda.bindings import driver
 
-from im2wingen.constant_bank import ConstantBank
-from im2wingen.device import allow_shared_memory, device_error, driver_call
+from im2wingen.device import device_error, driver_call
 from im2wingen.families.base import Launch, Plan, TensorMap
 from im2wingen.nvrtc import Cubin
 
@@ -35,14 +34,9 @@ class LoadedPlan:
         self.plan = plan
         self._lock = threading.Lock()
         self._modules: dict[str, Any] = {}
-        self._banks: list[ConstantBank] = []
         self._kernels: list[_Kernel] = []
         try:
             for launch, cubin in zip(plan.launches, cubins, strict=True):
-                if launch.constants is not None:
-                    self._banks.append(ConstantBank(cubin, launch, launch.constants))
-                    self._kernels.append(_Kernel(None, launch, self._banks[-1]))
-                    continue
                 digest = cubin.sha256
                 if digest not in self._modules:
                     self._modules[digest] = driver_call("cuModuleLoadData", cubin.image)
@@ -58,12 +52,7 @@ class LoadedPlan:
         `follows`: what the first of them may run beside was put there just now.
         """
         with self._lock:
-            filled = False
             for kernel in self._kernels:
-                if kernel.bank is not None and not filled:  # all now: nothing comes between those that run side by side
-                    for bank in self._banks:
-                        bank.fill(pointers, stream)
-                    filled = True
                 kernel.launch(pointers, stream, follows)
                 follows = True
 
@@ -77,9 +66,6 @@ class LoadedPlan:
         """Give the modules back; no launch may be pending. Never raises: a failure means a dead context."""
         for module in self._modules.values():
             driver.cuModuleUnload(module)
-        for bank in self._banks:
-            bank.unload()
-        self._banks.clear()
         self._modules.clear()
         self._kernels.clear()
 
@@ -87,23 +73,25 @@ class LoadedPlan:
 class _Kernel:
     """One launch with its argument buffer: cuLaunchKernel reads an array of addresses of argument values."""
 
-    def __init__(self, function: Any, launch: Launch, bank: ConstantBank | None = None) -> None:
+    def __init__(self, function: Any, launch: Launch) -> None:
         count = len(launch.arguments)
-        self.bank = bank
         self._names = [(i, name) for i, name in enumerate(launch.arguments) if isinstance(name, str)]
         self._maps = [(i, EncodedMaps(maps)) for i, maps in enumerate(launch.arguments) if not isinstance(maps, str)]
         self._values = (ctypes.c_uint64 * max(1, count))()
         first = ctypes.addressof(self._values)
         self._addresses = (ctypes.c_uint64 * max(1, count))(*(first + 8 * i for i in range(count)))
         self._function = function
-        self._fixed = (*launch.grid, launch.block, 1, 1, launch.smem_bytes)
+        self._fixed = (function, *launch.grid, launch.block, 1, 1, launch.smem_bytes)
         early, cluster = launch.programmatic or launch.beside, launch.cluster > 1
         self._extended = _extended_launch(launch, early=early) if early or cluster else None
         # the first launch on a stream runs beside nothing
         self._alone = (_extended_launch(launch, early=False) if cluster else None) if launch.beside else self._extended
         self._parameters = ctypes.addressof(self._addresses)
-        if bank is None:
-            allow_shared_memory(function, launch.smem_bytes)
+        # also makes lazy loading load the function now, not in the middle of a capture
+        attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+        loaded = int(driver_call("cuFuncGetAttribute", attribute, function))
+        if launch.smem_bytes > loaded:
+            driver_call("cuFuncSetAttribute", function, attribute, launch.smem_bytes)
 
     def prepare(self, pointers: Mapping[str, int]) -> None:
         for _, maps in self._maps:
@@ -114,13 +102,12 @@ class _Kernel:
             self._values[i] = pointers[name]
         for i, maps in self._maps:
             self._addresses[i] = maps.address(pointers)
-        function = self._function if self.bank is None else self.bank.function
         extended = self._extended if follows else self._alone
         if extended is None:
-            result = driver.cuLaunchKernel(function, *self._fixed, stream, self._parameters, 0)
+            result = driver.cuLaunchKernel(*self._fixed, stream, self._parameters, 0)
         else:
             extended.hStream = stream
-            result = driver.cuLaunchKernelEx(extended, function, self._parameters, 0)
+            result = driver.cuLaunchKernelEx(extended, self._function, self._parameters, 0)
         if int(result[0]) != 0:
             raise device_error("cuLaunchKernel", result[0])
 

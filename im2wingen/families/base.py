@@ -55,16 +55,6 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Constants:
-    """A `__constant__` array of a launch's kernel, and the part of a workspace array that it gets before the launch."""
-
-    symbol: str
-    array: str
-    offset: int  # bytes
-    size: int  # bytes
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
     """One kernel of a plan: which template with which constants, and how it is launched.
 
@@ -81,7 +71,6 @@ class Launch:
     programmatic: bool = False  # may begin while the launch before it in the stream ends (sm_90 and later)
     cluster: int = 1  # CTAs of a cluster, neighbours along x (sm_90 and later); divides grid[0], at most 8
     beside: bool = False  # runs beside the plan's launch before it, and ends after that one (likewise)
-    constants: Constants | None = None
     # what the cost model reads
     pipe: Pipe = "memory"
     flops: int = 0  # executed, the waste of partial tiles included

@@ -12,7 +12,7 @@ from im2wingen.families.mma_choices import (
     splits,
 )
 from im2wingen.families.mma_config import MmaConfig, MmaGeometry
-from im2wingen.families.support import MAX_GRID_X, MAX_STRIDE, foreign_layout, launches_early, round_up, unit_elements
+from im2wingen.families.support import MAX_GRID_X, MAX_STRIDE, foreign_layout, round_up, unit_elements
 from im2wingen.problem import ConvProblem
 from im2wingen.target import Target
 
@@ -194,6 +194,11 @@ def spreads(problem: ConvProblem, config: MmaConfig) -> bool:
     copied = config.staging == "window" and config.window_order == "row" and problem.x_layout == "nhwc"
     several = geometry.chunks > 1 and 1 < config.num_stages < geometry.chunk_slices
     return copied and several and config.copy_bytes >= 4
+
+
+def launches_early(target: Target) -> bool:
+    """Whether the target knows programmatic dependent launch."""
+    return target.compute_capability >= 90
 
 
 def has_fp64_shape(target: Target, config: MmaConfig) -> bool:

@@ -23,11 +23,12 @@ from im2wingen.families.mma_cost import thread_registers
 from im2wingen.families.mma_rules import (
     estimated_registers,
     iterations,
+    launches_early,
     register_limit,
     smem_fits,
     spreads,
 )
-from im2wingen.families.support import FilterOrder, ceil_div, launches_early, unit_elements
+from im2wingen.families.support import FilterOrder, ceil_div, unit_elements
 from im2wingen.families.tiles import PixelTile, pixel_tiles
 from im2wingen.problem import ConvProblem
 from im2wingen.target import Target

@@ -1,86 +1,52 @@
 """Family `simt`: fp32 and fp64 on the CUDA cores, an implicit GEMM over im2win windows in shared memory."""
 
-from im2wingen.families.base import Constants, Family, Launch, Plan, TemplateValue
+from im2wingen.families.base import Family, Launch, Plan, TemplateValue
 from im2wingen.families.simt_config import SimtConfig
 from im2wingen.families.simt_default import cta_cycles, default
 from im2wingen.families.simt_geometry import SimtGeometry
 from im2wingen.families.simt_rules import RULES, unsupported
 from im2wingen.families.simt_space import suggest
-from im2wingen.families.support import (
-    ceil_div,
-    launches_early,
-    pack_filter,
-    problem_values,
-    round_up,
-    window_transform,
-)
+from im2wingen.families.support import pack_filter, problem_values, round_up, window_transform
 from im2wingen.problem import ConvProblem
 from im2wingen.target import PRESETS, Target
 
-_PACK_THREADS = 256
-
 
 def plan(problem: ConvProblem, target: Target, config: SimtConfig) -> Plan:
-    """Pack the filter, write the window tensor if staging is explicit, convolve: `geometry.launches` times."""
+    """Pack the filter, write the window tensor if staging is explicit, convolve."""
     geometry = SimtGeometry(problem=problem, config=config)
-    if geometry.constant:
-        pack, packed_bytes = _pack_constants(geometry)
-    else:
-        pack, packed_bytes = pack_filter(problem, order="row", channels_contiguous=False)
-    before, source, workspace = [pack], "x", {"packed": packed_bytes}
-    if config.staging == "explicit":
-        transform, workspace["window"] = window_transform(
-            problem, channels_last=problem.x_layout == "nhwc", column_pitch=geometry.column_pitch
-        )
-        before.append(transform)
-        source = "window"
-    convolutions = [_convolution(geometry, target, source, i) for i in range(geometry.launches)]
-    return Plan(launches=(*before, *convolutions), workspace=workspace)
+    pack, packed_bytes = pack_filter(problem, order="row", channels_contiguous=False)
+    if config.staging != "explicit":
+        return Plan(launches=(pack, _convolution(geometry, target, "x")), workspace={"packed": packed_bytes})
+    transform, window_bytes = window_transform(
+        problem, channels_last=problem.x_layout == "nhwc", column_pitch=geometry.column_pitch
+    )
+    return Plan(
+        launches=(pack, transform, _convolution(geometry, target, "window")),
+        workspace={"packed": packed_bytes, "window": window_bytes},
+    )
 
 
-def _pack_constants(geometry: SimtGeometry) -> tuple[Launch, int]:
-    """The launch that writes workspace `packed`, the launches' filters one after another, and its bytes."""
+def _convolution(geometry: SimtGeometry, target: Target, source: str) -> Launch:
     problem, config = geometry.problem, geometry.config
-    size = geometry.launches * geometry.constant_bytes
-    launch = Launch(
-        template="pack_constants",
-        values={
-            **problem_values(problem), "THREADS_N": geometry.threads_n, "THREAD_N": config.thread_n,
-            "VECTOR_N": geometry.vector_n, "FILTERS": geometry.launches * config.block_n,
-            "THREADS": _PACK_THREADS,
-        },
-        grid=(ceil_div(size // problem.element_bytes, _PACK_THREADS), 1, 1), block=_PACK_THREADS, smem_bytes=0,
-        arguments=("w", "packed"), l2_bytes=2 * size,
-    )  # fmt: skip
-    return launch, size
-
-
-def _convolution(geometry: SimtGeometry, target: Target, source: str, index: int) -> Launch:
-    """The index-th launch that computes filters."""
-    problem, config = geometry.problem, geometry.config
-    staged_filters = 0 if geometry.constant else geometry.taps * config.block_n
     staged_bytes = problem.element_bytes * geometry.steps * config.block_c * (
-        config.tile_n * geometry.rows * geometry.columns + staged_filters
+        config.tile_n * geometry.rows * geometry.columns + geometry.taps * config.block_n
     )  # fmt: skip
-    size = geometry.constant_bytes
-    constants = Constants(symbol="simt_filters", array="packed", offset=index * size, size=size)
     gemm_k = problem.r * problem.s * round_up(problem.c, config.block_c)
     busy, idle = cta_cycles(geometry, target)
     ctas = geometry.launched_ctas(target)
     return Launch(
         template="simt",
-        values=_values(geometry, index, early=launches_early(target)),
+        values=_values(geometry),
         grid=(ctas, 1, 1), block=geometry.threads, smem_bytes=geometry.smem_bytes,
-        arguments=(source, "packed", "bias", "y", "x", "w"), constants=constants if geometry.constant else None,
-        beside=index > 0 and launches_early(target),
+        arguments=(source, "packed", "bias", "y", "x", "w"),
         pipe="ffma", flops=2 * geometry.ctas * geometry.block_m * config.block_n * gemm_k,
-        l2_bytes=geometry.ctas * staged_bytes + problem.element_bytes * problem.gemm_m * problem.k // geometry.launches,
+        l2_bytes=geometry.ctas * staged_bytes + problem.element_bytes * problem.gemm_m * problem.k,
         ctas_per_sm_by_threads=min(config.ctas_per_sm, target.max_threads_per_sm // geometry.threads),
         busy_cycles=busy * geometry.ctas / ctas, idle_cycles=idle,
     )  # fmt: skip
 
 
-def _values(geometry: SimtGeometry, index: int, *, early: bool) -> dict[str, TemplateValue]:
+def _values(geometry: SimtGeometry) -> dict[str, TemplateValue]:
     problem, config = geometry.problem, geometry.config
     return {
         **problem_values(problem),
@@ -88,15 +54,13 @@ def _values(geometry: SimtGeometry, index: int, *, early: bool) -> dict[str, Tem
         "TILE_N": config.tile_n, "TILE_P": config.tile_p, "TILE_Q": config.tile_q,
         "BLOCK_N": config.block_n, "BLOCK_C": config.block_c, "BLOCK_R": config.block_r,
         "THREAD_P": config.thread_p, "THREAD_Q": config.thread_q, "THREAD_N": config.thread_n,
-        "GROUPS_N": config.groups, "SLICES": config.slices, "LANES_M": config.lanes_m,
+        "SLICES": config.slices, "LANES_M": config.lanes_m,
         "NUM_STAGES": config.num_stages, "CTAS_PER_SM": config.ctas_per_sm,
         "UNROLL_C": geometry.unroll_c, "UNROLL_R": config.block_r if config.unroll_r else 1,
         "X_VECTOR": config.x_vector,
         "CHANNEL_LANES": geometry.channel_lanes, "PHASE_PITCH": geometry.phase_pitch,
         "ROW_PITCH": geometry.row_pitch, "CHANNEL_PITCH": geometry.channel_pitch,
         "COLUMN_PITCH": geometry.column_pitch, "FILTERS": round_up(problem.k, geometry.unit),
-        "CONSTANT_FILTERS": geometry.constant, "FIRST_FILTER": index * config.block_n,
-        "FOLLOWED": early and index + 1 < geometry.launches, "BESIDE": early and index > 0,
         "STORE": config.store, "STORE_N": config.store_n,
         "PERSISTENT": config.persistent, "OUTPUTS_OFFSET": geometry.outputs_offset,
         "TILE_ORDER_ZIGZAG": config.tile_order == "zigzag", "FRAGMENT_ORDER_ZIGZAG": config.fragment_order == "zigzag",

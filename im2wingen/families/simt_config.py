@@ -16,7 +16,7 @@ class SimtConfig(Config):
     tile_n: int  # images, rows and columns of outputs of a CTA
     tile_p: int
     tile_q: int
-    block_n: int  # filters of a CTA, and of a launch where they lie in the constant bank
+    block_n: int  # filters of a CTA
     block_c: int  # channels of a stage
     block_r: int  # filter rows of a stage; divides R
     thread_p: int  # rows (or images) and columns of outputs and filters of a thread
@@ -29,9 +29,7 @@ class SimtConfig(Config):
     persistent: bool  # a CTA takes boxes in turn, and copies the next one's inputs ahead
     unroll_r: bool  # the filter rows of a stage as straight code
     x_vector: Literal[1, 2, 4]  # input elements of one copy
-    filters: Literal["shared", "constant"]  # where multiply-adds find them: shared memory, the constant bank
-    groups: int  # of a CTA's filters, computed one after another; 1 for those in shared memory
-    store: Literal["registers", "shared", "warp"]
+    store: Literal["registers", "shared", "warp", "bulk"]
     store_n: int  # filters of a thread that go through shared memory at once; divides thread_n; 1 from registers
     tile_order: Literal["linear", "zigzag"]
     fragment_order: Literal["linear", "zigzag"]

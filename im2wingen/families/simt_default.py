@@ -50,8 +50,8 @@ def _least() -> SimtConfig:
     return SimtConfig(
         staging="tap", tile_n=1, tile_p=1, tile_q=1, block_n=32, block_c=1, block_r=1, thread_p=1, thread_q=1,
         thread_n=1, slices=1, lanes_m=1, num_stages=2, ctas_per_sm=1, persistent=False, unroll_r=True, x_vector=1,
-        filters="shared", groups=1, store="registers", store_n=1, tile_order="linear", fragment_order="zigzag",
-        fragment_outer="filters", accumulators="stored",
+        store="registers", store_n=1, tile_order="linear", fragment_order="zigzag", fragment_outer="filters",
+        accumulators="stored",
     )  # fmt: skip
 
 

@@ -11,6 +11,11 @@ from im2wingen.target import Target
 _STRAIGHT_FFMAS = 128  # multiply-adds after which the instructions of a loop hardly count
 
 
+def copies_in_bulk(target: Target) -> bool:
+    """Whether the target has bulk copies from shared to global memory."""
+    return target.compute_capability >= 90
+
+
 @dataclass(frozen=True, kw_only=True)
 class SimtGeometry(SimtPatch):
     """The kernel's derived constants, named as in parts/simt_geometry.cuh; sizes in elements unless named bytes."""
@@ -18,28 +23,14 @@ class SimtGeometry(SimtPatch):
     @property
     def filter_copies(self) -> int:
         """Copy instructions of a thread for the filters of one stage."""
-        if self.constant:
-            return 0
         row_lanes = max(1, self.threads // (self.config.block_n // self.unit))
         channel_lanes = gcd(row_lanes, self.config.block_c)
         return ceil_div(self.taps, row_lanes // channel_lanes) * (self.config.block_c // channel_lanes)
 
     @property
-    def launches(self) -> int:
-        """Launches that compute y, each with filters of its own in the constant bank."""
-        return ceil_div(self.problem.k, self.config.block_n) if self.constant else 1
-
-    @property
-    def constant_bytes(self) -> int:
-        """Filters of a launch in the constant bank."""
-        problem = self.problem
-        taps = problem.c * problem.r * problem.s
-        return self.config.block_n * taps * problem.element_bytes if self.constant else 0
-
-    @property
     def stage_elements(self) -> int:
         config = self.config
-        return config.block_c * (self.channel_pitch + (0 if self.constant else self.taps * config.block_n))
+        return config.block_c * (self.channel_pitch + self.taps * config.block_n)
 
     @property
     def outputs_bytes(self) -> int:
@@ -47,17 +38,32 @@ class SimtGeometry(SimtPatch):
         config = self.config
         if config.store == "registers":
             return 0
+        if config.store == "bulk":
+            return self.problem.element_bytes * config.block_n * self._bulk_pitch
         pixels, filters, teams = self.block_m, self.threads_n, 1
         if config.store == "warp":
             pixels, filters = config.lanes_m * self.thread_m, WARP // config.lanes_m
             teams = self.slice_threads // WARP
-        pitch = round_up(pixels, self.banks) + self.banks // 2
-        return self.problem.element_bytes * teams * config.store_n * filters * pitch
+        return self.problem.element_bytes * teams * config.store_n * filters * self._outputs_pitch(pixels)
+
+    def _outputs_pitch(self, pixels: int) -> int:
+        """Elements from filter to filter: neighbouring filters lie half of the banks apart."""
+        return round_up(pixels, self.banks) + self.banks // 2
+
+    @property
+    def _bulk_pitch(self) -> int:
+        """Elements from filter to filter of outputs on their way to bulk copies."""
+        problem, config = self.problem, self.config
+        rows, columns = config.tile_p, config.tile_q
+        runs, run = (config.tile_n, rows * problem.q) if columns >= problem.q else (config.tile_n * rows, columns)
+        if problem.p * problem.q % self.unit or run % self.unit or (columns < problem.q and problem.q % self.unit):
+            run = round_up(run + self.unit - 1, self.unit)  # they begin where y's 16 bytes do
+        return self._outputs_pitch(runs * run)
 
     @property
     def _sums_bytes(self) -> int:
         """Shared memory in which the first slice finds the others' accumulators."""
-        return self.problem.element_bytes * (self.config.slices - 1) * self.block_m * self.config.block_n
+        return self.problem.element_bytes * (self.config.slices - 1) * self.slice_threads * self.thread_m * self.config.thread_n
 
     @property
     def pipeline_bytes(self) -> int:
@@ -87,11 +93,11 @@ class SimtGeometry(SimtPatch):
 
     @cached_property
     def tiles(self) -> tuple[int, int, int, int]:
-        """CTAs of a launch along images, rows, columns, filters."""
+        """CTAs along images, rows, columns, filters."""
         problem, config = self.problem, self.config
         return (
             ceil_div(problem.n, config.tile_n), ceil_div(problem.p, config.tile_p),
-            ceil_div(problem.q, config.tile_q), 1 if self.constant else ceil_div(problem.k, config.block_n),
+            ceil_div(problem.q, config.tile_q), ceil_div(problem.k, config.block_n),
         )  # fmt: skip
 
     @property
@@ -121,10 +127,8 @@ class SimtGeometry(SimtPatch):
     def registers(self) -> int:
         """What a thread needs at the least: accumulators, a segment of each row, filters, addresses."""
         config = self.config
-        numbers = self.thread_m * config.thread_n + config.thread_p * self.segment
-        if self.constant:  # filters lie in uniform registers, addresses are few
-            return numbers + 8
-        return (numbers + config.thread_n) * self.problem.element_bytes // 4 + 20
+        numbers = self.thread_m * config.thread_n + config.thread_p * self.segment + config.thread_n
+        return numbers * self.problem.element_bytes // 4 + 20
 
     @property
     def _row_ffmas(self) -> int:

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from math import gcd
 
 from im2wingen.families.simt_banks import wavefronts
 from im2wingen.families.simt_config import SimtConfig
@@ -29,11 +28,6 @@ class SimtPatch:
     def banks(self) -> int:
         """Elements that shared memory reads at once."""
         return _BANKS_BYTES // self.problem.element_bytes
-
-    @property
-    def constant(self) -> bool:
-        """Whether filters lie in the constant bank."""
-        return self.config.filters == "constant"
 
     @property
     def block_s(self) -> int:
@@ -179,12 +173,7 @@ class SimtPatch:
 
     @property
     def threads_n(self) -> int:
-        return self.config.block_n // (self.config.groups * self.config.thread_n)
-
-    @property
-    def vector_n(self) -> int:
-        """Filters of a thread that are neighbours."""
-        return gcd(self.config.thread_n, self.unit)
+        return self.config.block_n // self.config.thread_n
 
     @property
     def slice_threads(self) -> int:

@@ -4,14 +4,13 @@ from collections.abc import Callable
 
 from im2wingen.families.base import AnyTarget, Rule
 from im2wingen.families.simt_config import SimtConfig
-from im2wingen.families.simt_geometry import SimtGeometry
+from im2wingen.families.simt_geometry import SimtGeometry, copies_in_bulk
 from im2wingen.families.support import MAX_GRID_X, MAX_STRIDE, ceil_div, foreign_layout, round_up
 from im2wingen.problem import ConvProblem
 from im2wingen.target import Target
 
 _SMEM_RESERVE = 1024  # bytes that the driver takes of every CTA's shared memory
 _MAX_BOX_BYTES = 2**32 - 16  # offsets within a box are 32-bit
-_CONSTANT_BYTES = 64 * 1024  # of a module
 _MAX_STRAIGHT_FFMAS = 6144  # an instruction is 16 bytes, the instruction cache 128 KiB
 
 
@@ -46,11 +45,10 @@ def _rule(sentence: str, holds: Callable[[SimtGeometry, Target], bool]) -> Rule:
 def whole_threads(problem: ConvProblem, config: SimtConfig) -> bool:
     """What the geometry takes for granted."""
     sizes = (config.tile_n, config.tile_p, config.tile_q, config.block_n, config.block_c, config.block_r)
-    if min(*sizes, config.thread_p, config.thread_q, config.thread_n, config.groups, config.ctas_per_sm) < 1:
+    if min(*sizes, config.thread_p, config.thread_q, config.thread_n, config.ctas_per_sm) < 1:
         return False
     rows = config.tile_p if config.tile_p % config.thread_p == 0 else config.tile_n
-    filters = config.groups * config.thread_n
-    return not (rows % config.thread_p or config.tile_q % config.thread_q or config.block_n % filters)
+    return not (rows % config.thread_p or config.tile_q % config.thread_q or config.block_n % config.thread_n)
 
 
 def _registers_fit(geometry: SimtGeometry, target: Target) -> bool:
@@ -73,7 +71,7 @@ def _box_fits_output(geometry: SimtGeometry, target: Target) -> bool:
     return (
         config.tile_n < 2 * problem.n
         and config.tile_p < problem.p + config.thread_p
-        and config.tile_q <= problem.q + max(config.thread_q - 1, problem.q // 16)
+        and config.tile_q < problem.q + config.thread_q
         and config.thread_q < 2 * problem.q
         and config.thread_p < 2 * max(problem.p, config.tile_n)
         and config.block_n < problem.k + 32 * config.thread_n
@@ -99,16 +97,16 @@ def _vectors_of_x_fit(geometry: SimtGeometry, target: Target) -> bool:
 
 RULES: tuple[Rule, ...] = (
     Rule(
-        sentence="thread_q must divide tile_q, groups * thread_n block_n, thread_p tile_p or else tile_n",
+        sentence="threads must divide the box: thread_q tile_q, thread_n block_n, thread_p tile_p or else tile_n",
         holds=lambda problem, target, config: whole_threads(problem, config),
     ),
     _rule("a CTA must have 1024 threads at most", lambda g, t: g.threads <= 1024),
     _rule("slices must divide block_c", lambda g, t: g.config.block_c % g.config.slices == 0),
     _rule(
-        "32 / lanes_m must divide the threads along the filters, lanes_m those along the pixels if it isn't 32 with "
-        "stores from registers",
+        "32 / lanes_m must divide the threads along the filters, and lanes_m those along the pixels where each warp "
+        "stores its own outputs",
         lambda g, t: g.threads_n % (32 // g.config.lanes_m) == 0
-        and (g.threads_m % g.config.lanes_m == 0 or (g.config.lanes_m == 32 and g.config.store == "registers")),
+        and (g.config.store != "warp" or g.threads_m % g.config.lanes_m == 0),
     ),
     _rule("block_n filters must be whole 16-byte copies", lambda g, t: g.config.block_n % g.unit == 0),
     _rule("a CTA must have a thread for every 16 bytes of block_n filters",
@@ -119,16 +117,10 @@ RULES: tuple[Rule, ...] = (
     _rule("x_vector, 16 bytes at most, needs x in NCHW, window staging, stride 1 and aligned rows", _vectors_of_x_fit),
     _rule("outputs go through shared memory for NCHW alone",
           lambda g, t: g.config.store == "registers" or g.problem.y_layout == "nchw"),
-    _rule("filters in the constant bank must be fp32, 64 KiB at most a launch, in whole chunks of channels",
-          lambda g, t: not g.constant or (g.problem.precision == "fp32" and g.constant_bytes <= _CONSTANT_BYTES
-          and g.problem.c % g.config.block_c == 0)),
-    _rule("filters in the constant bank need lanes_m 32 and one slice: they are the same for all lanes of a warp",
-          lambda g, t: not g.constant or (g.config.lanes_m == 32 and g.config.slices == 1)),
-    _rule("groups of filters must find all of gemm_k in one stage and leave for y from registers",
-          lambda g, t: g.config.groups == 1 or (g.constant and g.steps == 1 and g.config.store == "registers")),
-    _rule("store_n must divide thread_n, and be 1 where outputs don't go through shared memory",
+    _rule("bulk copies of outputs need sm_90 or later", lambda g, t: g.config.store != "bulk" or copies_in_bulk(t)),
+    _rule("store_n must divide thread_n, and be 1 where outputs don't go through shared memory in passes",
           lambda g, t: g.config.store_n >= 1 and g.config.thread_n % g.config.store_n == 0
-          and (g.config.store != "registers" or g.config.store_n == 1)),
+          and (g.config.store in ("shared", "warp") or g.config.store_n == 1)),
     _rule("the threads of ctas_per_sm CTAs must fit the SM", _threads_fit),
     _rule("accumulators, segments and filters of a thread must fit the registers", _registers_fit),
     _rule("the stages of ctas_per_sm CTAs must fit shared memory", _shared_memory_fits),

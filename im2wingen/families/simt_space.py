@@ -6,6 +6,7 @@ from typing import Any, get_args
 
 from im2wingen.families.base import Choose
 from im2wingen.families.simt_config import SimtConfig, Staging
+from im2wingen.families.simt_geometry import copies_in_bulk
 from im2wingen.families.support import round_up
 from im2wingen.problem import ConvProblem
 from im2wingen.target import Target
@@ -98,9 +99,16 @@ def x_vectors(problem: ConvProblem, columns: int) -> list[int]:
     return [v for v in widths if problem.w % v == 0 and problem.pad_left % v == 0 and columns % v == 0]
 
 
+def stores(problem: ConvProblem, target: Target) -> tuple[str, ...]:
+    """Ways of outputs to y."""
+    if problem.y_layout == "nhwc":
+        return ("registers",)
+    return ("registers", "shared", "warp", *(["bulk"] if copies_in_bulk(target) else []))
+
+
 def store_filters(store: str, thread_n: int) -> list[int]:
     """Filters of a thread that it stores at once."""
-    return [1] if store == "registers" else [n for n in (8, 4, 2, 1) if thread_n % n == 0][:3]
+    return [1] if store in ("registers", "bulk") else [n for n in (8, 4, 2, 1) if thread_n % n == 0][:3]
 
 
 def suggest(problem: ConvProblem, target: Target, choose: Choose) -> SimtConfig:
@@ -126,7 +134,7 @@ def suggest(problem: ConvProblem, target: Target, choose: Choose) -> SimtConfig:
     block_c = choose("block_c", block_channels(problem))
     divisors = gcd(block_c, 4) if 4 * threads <= _THREAD_COUNTS[-1] else 1
     slices = choose(f"slices.{divisors}", [n for n in (1, 2, 4) if divisors % n == 0])
-    store = choose("store", ("registers", "shared", "warp") if problem.y_layout == "nchw" else ("registers",))
+    store = choose("store", stores(problem, target))
     picks: dict[str, Any] = {
         "lanes_m": choose(f"lanes_m.{shared_m}x{shared_n}", pixel_lanes(shared_m, shared_n)),
         "block_c": block_c,
@@ -141,8 +149,6 @@ def suggest(problem: ConvProblem, target: Target, choose: Choose) -> SimtConfig:
         "x_vector": choose(f"x_vector.{aligned}", x_vectors(problem, aligned))
         if staging == "window"
         else choose("x_vector.single", (1,)),
-        "filters": choose("filters", ("shared",)),
-        "groups": choose("groups.shared", (1,)),
         "store": store,
         "store_n": choose(f"store_n.{store}x{thread_n}", store_filters(store, thread_n)),
         "tile_order": choose("tile_order", ("linear", "zigzag")),

@@ -6,7 +6,6 @@ from typing import Literal
 from im2wingen.dtypes import ELEMENT_CXX
 from im2wingen.families.base import Launch, TemplateValue
 from im2wingen.problem import ConvProblem
-from im2wingen.target import Target
 
 _THREADS = 256
 _TURNED = 64  # channels of a CTA of channels_last, and pixels or taps of all its filters at most
@@ -38,11 +37,6 @@ def foreign_layout(problem: ConvProblem) -> str | None:
     if problem.x_layout in taken and problem.y_layout in taken:
         return None
     return f"layout {problem.layout} is not supported: x and y must be nhwc or nchw"
-
-
-def launches_early(target: Target) -> bool:
-    """Whether the target knows programmatic dependent launch."""
-    return target.compute_capability >= 90
 
 
 def ceil_div(a: int, b: int) -> int:

@@ -15,14 +15,14 @@ constexpr int PIXEL_ROW_STEP = (kSharedRows ? STRIDE_H : BLOCK_R) * ROW_PITCH;  
 constexpr int TAP_ROW_STEP = (kSharedRows ? DILATION_H : 1) * ROW_PITCH;        // elements from r to r + 1
 constexpr int IMAGE_PITCH = ROWS * ROW_PITCH;
 constexpr int PATCH_ELEMENTS = BLOCK_C * CHANNEL_PITCH;
-constexpr int STAGE_ELEMENTS = PATCH_ELEMENTS + (kConstantFilters ? 0 : TAPS * BLOCK_C * BLOCK_N);
+constexpr int STAGE_ELEMENTS = PATCH_ELEMENTS + TAPS * BLOCK_C * BLOCK_N;
 
 constexpr int BLOCK_M = TILE_N * TILE_P * TILE_Q, THREAD_M = THREAD_P * THREAD_Q;
 // A thread's THREAD_P rows are neighbours in one image, or else the same row of images TILE_N / THREAD_P apart.
 constexpr bool kRowsOfOneImage = TILE_P % THREAD_P == 0;
 constexpr int THREADS_Q = TILE_Q / THREAD_Q;
 constexpr int THREADS_M = BLOCK_M / THREAD_M;
-constexpr int GROUP_N = BLOCK_N / GROUPS_N, THREADS_N = GROUP_N / THREAD_N;
+constexpr int THREADS_N = BLOCK_N / THREAD_N;
 constexpr int LANES_N = 32 / LANES_M;
 constexpr int WARPS_M = (THREADS_M + LANES_M - 1) / LANES_M;  // the last one may have lanes that compute for nobody
 constexpr int SLICE_THREADS = 32 * WARPS_M * (THREADS_N / LANES_N), THREADS = SLICE_THREADS * SLICES;
@@ -36,7 +36,7 @@ constexpr int ROW_OF_THREAD_STEP =  // elements of the patch from one of a threa
     kRowsOfOneImage ? PIXEL_ROW_STEP : TILE_N / THREAD_P * IMAGE_PITCH;
 
 constexpr int kTilesP = (P + TILE_P - 1) / TILE_P, kTilesQ = (Q + TILE_Q - 1) / TILE_Q;
-constexpr int kTilesN = kConstantFilters ? 1 : (K + BLOCK_N - 1) / BLOCK_N;  // of gemm_n, in this launch
+constexpr int kTilesN = (K + BLOCK_N - 1) / BLOCK_N;  // of gemm_n
 constexpr int kCtas = (N + TILE_N - 1) / TILE_N * kTilesP * kTilesQ * kTilesN;  // persistent ones counted once a box
 
 template <int WIDTH>
@@ -46,9 +46,9 @@ struct alignas(WIDTH * sizeof(Element)) Vector {
 
 static_assert(TILE_Q % THREAD_Q == 0, "whole threads along the columns");
 static_assert(kRowsOfOneImage || TILE_N % THREAD_P == 0, "whole threads along the rows or the images");
-static_assert(BLOCK_N % (GROUPS_N * THREAD_N) == 0 && BLOCK_N % UNIT == 0, "whole threads and 16-byte copies along the filters");
+static_assert(BLOCK_N % THREAD_N == 0 && BLOCK_N % UNIT == 0, "whole threads and 16-byte copies along the filters");
 static_assert(32 % LANES_M == 0 && THREADS_N % LANES_N == 0, "whole warps");
-static_assert(THREADS_M % LANES_M == 0 || (LANES_M == 32 && kStore == Store::registers), "whole warps but for the last");
+static_assert(THREADS_M % LANES_M == 0 || kStore != Store::warp, "whole warps along the pixels");
 static_assert(THREADS <= 1024, "a CTA has 1 to 32 warps");
 static_assert(BLOCK_C % SLICES == 0, "whole channels for every slice");
 static_assert(R % BLOCK_R == 0 && (kStaging != Staging::tap || BLOCK_R == 1), "whole tap groups");
@@ -57,10 +57,6 @@ static_assert(PHASE_PITCH % UNIT == 0 && ROW_PITCH % UNIT == 0 && CHANNEL_PITCH 
 static_assert(PHASE_PITCH * PHASES <= ROW_PITCH && TILE_N * IMAGE_PITCH <= CHANNEL_PITCH, "the patch overlaps itself");
 static_assert(PHASE_PITCH >= (COLUMNS + PHASES - 1) / PHASES, "a phase holds its columns");
 static_assert(!kExplicit || COLUMN_PITCH >= R * (kInputChannelsLast ? C : 1), "a window column holds R rows");
-
-static_assert(!kConstantFilters || (LANES_M == 32 && SLICES == 1), "all lanes of a warp use the same filters");
-static_assert(GROUPS_N == 1 || (kConstantFilters && kStore == Store::registers && BLOCK_R == R && BLOCK_S == S && BLOCK_C == C),
-              "groups of filters find the whole patch in a stage");
 
 // The CTA's box: its first image, row, column and filter.
 struct Tile {
@@ -90,13 +86,8 @@ constexpr int PAIR = LANES_N > 1 ? 2 : 1;
 __device__ __forceinline__ int lane_m(int lane) { return lane / PAIR % LANES_M; }
 __device__ __forceinline__ int lane_n(int lane) { return lane / (PAIR * LANES_M) * PAIR + lane % PAIR; }
 
-// The same for all lanes, which the compiler can't know otherwise: filters in the constant bank are then read once a warp.
-__device__ __forceinline__ int warp_of_thread(int thread) {
-  return kConstantFilters && THREADS_N > 1 ? __shfl_sync(0xFFFFFFFF, thread / 32, 0) : thread / 32;
-}
-
 __device__ __forceinline__ Fragment fragment_of_thread(int thread, int slice) {
-  const int lane = thread % 32, warp = warp_of_thread(thread);
+  const int lane = thread % 32, warp = thread / 32;
   Fragment fragment;
   const int m = warp % WARPS_M * LANES_M + lane_m(lane);
   fragment.idle = THREADS_M % LANES_M != 0 && m >= THREADS_M;

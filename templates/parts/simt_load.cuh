@@ -12,9 +12,6 @@ constexpr int COPY_COLUMNS = (COLUMNS + X_VECTOR - 1) / X_VECTOR;  // of a patch
 constexpr int PLACES = kExplicit ? TILE_N * TILE_P * COLUMNS * BLOCK_R : TILE_N * ROWS * COPY_COLUMNS;
 constexpr int PLACE_LANES = THREADS / CHANNEL_LANES;
 constexpr bool kHasPlan = BLOCK_C < C || CHANNEL_LANES > 1;  // else every entry would be used but once
-constexpr int PLACE_STEPS = (PLACES + PLACE_LANES - 1) / PLACE_LANES;
-// As straight code, all their addresses would lie in registers, of which a kernel with constant filters has none to spare.
-constexpr int PLACES_AT_ONCE = kConstantFilters && PLACE_STEPS > 2 ? 2 : PLACE_STEPS;
 constexpr bool kOneTapGroup = BLOCK_R == R && BLOCK_S == S;
 
 constexpr int64_t IMAGE_ELEMENTS = kExplicit ? int64_t(kInputChannelsLast ? 1 : C) * P * PADDED_W * COLUMN_PITCH
@@ -71,8 +68,8 @@ __device__ __forceinline__ void load_patch(Element* smem_patch, const PatchCopy*
   const char* const from =
       reinterpret_cast<const char*>(source + tile.n * IMAGE_ELEMENTS + (c + channel_lane) * CHANNEL_STEP);
   char* const to = reinterpret_cast<char*>(smem_patch + channel_lane * CHANNEL_PITCH);
-#pragma unroll PLACES_AT_ONCE
-  for (int i = 0; i < PLACE_STEPS; ++i) {
+#pragma unroll
+  for (int i = 0; i < (PLACES + PLACE_LANES - 1) / PLACE_LANES; ++i) {
     const int place = place_lane + i * PLACE_LANES;
     if (PLACES % PLACE_LANES != 0 && place >= PLACES) break;
     const PatchCopy copy = kHasPlan ? smem_plan[place] : patch_copy(tile, r, s, place);

@@ -25,17 +25,11 @@ __device__ __forceinline__ void read_elements(Element (&to)[LENGTH], const Eleme
 template <int LENGTH>
 __device__ __forceinline__ void multiply_tap(Element (&acc)[THREAD_M][THREAD_N],
                                              const Element (&segment)[THREAD_P][LENGTH], int first,
-                                             const Element* filters) {
+                                             const Element* smem_filter) {
   Element filter[THREAD_N / VECTOR_N][VECTOR_N];
 #pragma unroll
-  for (int g = 0; g < THREAD_N / VECTOR_N; ++g) {
-    if constexpr (kConstantFilters) {
-#pragma unroll
-      for (int i = 0; i < VECTOR_N; ++i) filter[g][i] = filters[g * VECTOR_N + i];  // to uniform registers
-    } else {
-      read_elements<VECTOR_N, VECTOR_N>(filter[g], filters + g * VECTOR_N * THREADS_N);
-    }
-  }
+  for (int g = 0; g < THREAD_N / VECTOR_N; ++g)
+    read_elements<VECTOR_N, VECTOR_N>(filter[g], smem_filter + g * VECTOR_N * THREADS_N);
   constexpr int OUTER = kFiltersOuter ? THREAD_N : THREAD_M, INNER = kFiltersOuter ? THREAD_M : THREAD_N;
 #pragma unroll
   for (int i = 0; i < OUTER; ++i) {
@@ -48,14 +42,9 @@ __device__ __forceinline__ void multiply_tap(Element (&acc)[THREAD_M][THREAD_N],
   }
 }
 
-// Elements of the filters from tap to tap, filter row to filter row, channel to channel.
-constexpr int TAP_STEP = kConstantFilters ? THREAD_N : BLOCK_C * BLOCK_N;
-constexpr int FILTER_ROW_STEP = (kConstantFilters ? S : BLOCK_S) * TAP_STEP;
-constexpr int FILTER_CHANNEL_STEP = kConstantFilters ? R * S * THREAD_N : BLOCK_N;
-
-// smem_patch points at the thread's own first element of the stage, so does `filters` there or in the constant bank.
+// smem_patch and smem_filter point at the thread's own first element of the stage.
 __device__ __forceinline__ void multiply(Element (&acc)[THREAD_M][THREAD_N], const Element* smem_patch,
-                                         const Element* filters) {
+                                         const Element* smem_filter) {
   constexpr int SPREAD = kPixelColumns ? 0 : (S - 1) * DILATION_W / PHASES;  // of the taps of a phase, in patch columns
 #pragma unroll UNROLL_C
   for (int c = 0; c < SLICE_C; ++c) {
@@ -71,11 +60,11 @@ __device__ __forceinline__ void multiply(Element (&acc)[THREAD_M][THREAD_N], con
 #pragma unroll
         for (int s = 0; s < BLOCK_S; ++s) {
           if (s * DILATION_W % PHASES != phase) continue;
-          multiply_tap(acc, segment, s * DILATION_W / PHASES, filters + r * FILTER_ROW_STEP + s * TAP_STEP);
+          multiply_tap(acc, segment, s * DILATION_W / PHASES, smem_filter + (r * BLOCK_S + s) * BLOCK_C * BLOCK_N);
         }
       }
     }
     smem_patch += CHANNEL_PITCH;
-    filters += FILTER_CHANNEL_STEP;
+    smem_filter += BLOCK_N;
   }
 }
