@@ -1,26 +1,26 @@
 // ---- the consumers: blocks -> products -> y ----
-__device__ __forceinline__ void store_tile(const float (&acc)[WGMMA_N / 2], const Item& item, int tile, const float* bias,
+__device__ __forceinline__ void store_tile(const float (&acc)[WGMMA_N / 2], const Item& item, int tile,
                                            Element* staging, Element* y, Probe& probe, uint64_t policy) {
   if constexpr (kOutputChannelsLast) {
-    store_pixel<0>(acc, item, tile, bias, y, probe, policy);
-    store_pixel<1>(acc, item, tile, bias, y, probe, policy);
+    store_pixel<0>(acc, item, tile, y, probe, policy);
+    store_pixel<1>(acc, item, tile, y, probe, policy);
   } else if constexpr (sizeof(Element) == 4) {
-    stage_words(acc, staging, item, tile, bias);
+    stage_words(acc, staging, item, tile);
   } else {
-    stage_tile(acc, staging, item, tile, bias);
+    stage_tile(acc, staging, item, tile);
   }
 }
 
 // Tile by tile as their sums are complete; after the last one the blocks below `unneeded` are given back.
 template <int TILE>
 __device__ __forceinline__ void store_tiles(Accumulators& acc, Blocks& blocks, int unneeded, const Item& item,
-                                            const float* bias, Element* staging, Element* y, Probe& probe, uint64_t policy) {
+                                            Element* staging, Element* y, Probe& probe, uint64_t policy) {
   ptx::wgmma_wait_group<ITEM_TILES - 1 - TILE>();
   ptx::wgmma_fence_operand(acc[TILE]);
   if constexpr (TILE == ITEM_TILES - 1) blocks.release_below(unneeded);
-  store_tile(acc[TILE], item, TILE, bias, staging, y, probe, policy);
+  store_tile(acc[TILE], item, TILE, staging, y, probe, policy);
   if constexpr (TILE + 1 < ITEM_TILES)
-    store_tiles<TILE + 1>(acc, blocks, unneeded, item, bias, staging, y, probe, policy);
+    store_tiles<TILE + 1>(acc, blocks, unneeded, item, staging, y, probe, policy);
 }
 
 __device__ __forceinline__ void store_staged(const Element* staging, const Item& item, Element* y, Probe& probe,
@@ -71,6 +71,8 @@ __device__ __forceinline__ void consume(const Smem& smem, int index, int warp, i
       const int end_slot = kRowItems ? min(first_slot + ITEM_STEP, (row + 1) * ROW_SLOTS) : first_slot + ITEM_STEP;
       const Item item = {segment, first_slot, end_slot, int(blockIdx.x) % K_BLOCKS * WGMMA_N, warp % 4, lane};
       const int last_row = min(segment.rows - 1, (end_slot - 1) / ROW_SLOTS);
+      [[maybe_unused]] Accumulators acc;
+      if constexpr (kHasBias && !kSplit) begin_with_bias(acc, smem.bias, lane);
       blocks.release_below(first_block + row);
       blocks.acquire_below(first_block + last_row + HALO_BLOCKS + 1);
       const Windows windows(ring, first_block + row, first_slot);
@@ -84,17 +86,16 @@ __device__ __forceinline__ void consume(const Smem& smem, int index, int warp, i
           const SlotScales scales(smem.scales, first_block + row, item, tile);
           // anew for each tile: descriptors of all filters would take too many registers
           multiply_split<0>(sum, high, mixed, windows, tile * 64, smem_units(smem.filters), scales);
-          finish_split(sum, filter_scales, item, scales);
+          finish_split(sum, filter_scales, smem.bias, item, scales);
           __syncwarp();  // all lanes have read the blocks' scales
           if (tile == ITEM_TILES - 1) blocks.release_below(first_block + unneeded);
           if (!kOutputChannelsLast && tile == 0) ptx::barrier_sync(1 + index, 128);  // likewise
-          store_tile(sum, item, tile, smem.bias, staging, y, probe, policy);
+          store_tile(sum, item, tile, staging, y, probe, policy);
         }
       } else {
-        Accumulators acc;
         multiply_item(acc, windows, filters);
         if constexpr (!kOutputChannelsLast) ptx::barrier_sync(1 + index, 128);  // staging may be written
-        store_tiles<0>(acc, blocks, first_block + unneeded, item, smem.bias, staging, y, probe, policy);
+        store_tiles<0>(acc, blocks, first_block + unneeded, item, staging, y, probe, policy);
       }
       if constexpr (!kOutputChannelsLast) {
         ptx::barrier_sync(1 + index, 128);  // staging is complete

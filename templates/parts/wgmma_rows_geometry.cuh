@@ -42,7 +42,7 @@ struct Smem {
   unsigned char* raw;      // (kTeams, kRawStages, RAW_PARTS): rows of x as they lie in global memory
   unsigned char* filters;  // (PARTS, CHUNKS, WGMMA_N), 16 bytes each; then the columns' scales
   Element* staging;        // (kConsumers, WGMMA_N, STAGING_PITCH): items of an NCHW y
-  float* bias;             // (WGMMA_N), in the order of channels
+  float* bias;             // (WGMMA_N), of the columns
   Scale* scales;           // (kRingBlocks + MIRRORED_BLOCKS) of split blocks
   Range* ranges;           // (2, kTransformers): what each warp of a team has seen, of a block and the next
   uint64_t *block_full, *block_empty, *raw_full, *raw_empty, *filters_full;

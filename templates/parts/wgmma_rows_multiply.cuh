@@ -38,7 +38,24 @@ struct Windows {
 
 using Accumulators = float[ITEM_TILES][WGMMA_N / 2];
 
-// The sums of ITEM_SLOTS slots. A tile is a commit group.
+// The sums of ITEM_SLOTS slots begin with the bias, where there is one; `bias` is that of the columns.
+__device__ __forceinline__ void begin_with_bias(Accumulators& acc, const float* bias, int lane) {
+  struct alignas(8) Two {
+    float of[2];
+  };
+#pragma unroll
+  for (int i = 0; i < WGMMA_N / 8; ++i) {
+    const Two two = reinterpret_cast<const Two*>(bias)[i * 4 + lane % 4];
+#pragma unroll
+    for (int tile = 0; tile < ITEM_TILES; ++tile)
+#pragma unroll
+      for (int e = 0; e < 4; ++e) acc[tile][i * 4 + e] = two.of[e % 2];
+  }
+#pragma unroll
+  for (int tile = 0; tile < ITEM_TILES; ++tile) ptx::wgmma_fence_operand(acc[tile]);  // not written between products
+}
+
+// The products of ITEM_SLOTS slots. A tile is a commit group.
 __device__ __forceinline__ void multiply_item(Accumulators& acc, const Windows& windows, uint32_t filters) {
   constexpr Chunks chunks = window_chunks();
   ptx::wgmma_fence();
@@ -47,7 +64,7 @@ __device__ __forceinline__ void multiply_item(Accumulators& acc, const Windows& 
 #pragma unroll
     for (int step = 0; step < STEPS; ++step) {
       multiply(acc[tile], descriptor(windows.chunks_at(chunks.at[2 * step], chunks.at[2 * step + 1], tile * 64)),
-               descriptor((filters | uint32_t(WGMMA_N) << 16) + step * 2 * WGMMA_N), step > 0);
+               descriptor((filters | uint32_t(WGMMA_N) << 16) + step * 2 * WGMMA_N), kHasBias || step > 0);
     }
     ptx::wgmma_commit_group();
   }

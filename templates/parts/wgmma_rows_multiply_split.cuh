@@ -80,9 +80,9 @@ __device__ __forceinline__ void multiply_split(float (&sum)[WGMMA_N / 2], float 
   if constexpr (PARTIAL + 1 < partials.count) multiply_split<PARTIAL + 1>(sum, high, mixed, windows, slots, filters, scales);
 }
 
-// Takes the filters' scales away; `filter_scales` are those of the columns. What may not be right becomes NaN.
-__device__ __forceinline__ void finish_split(float (&sum)[WGMMA_N / 2], const Scale* filter_scales, const Item& item,
-                                             const SlotScales& scales) {
+// Takes the filters' scales away and adds the bias; both are those of the columns. What may not be right becomes NaN.
+__device__ __forceinline__ void finish_split(float (&sum)[WGMMA_N / 2], const Scale* filter_scales, const float* bias,
+                                             const Item& item, const SlotScales& scales) {
   float largest[2] = {}, limit[2] = {};  // of the window's blocks
 #pragma unroll
   for (int i = 0; i < 2 * WINDOW_BLOCKS; ++i) {
@@ -92,8 +92,10 @@ __device__ __forceinline__ void finish_split(float (&sum)[WGMMA_N / 2], const Sc
   }
 #pragma unroll
   for (int i = 0; i < WGMMA_N / 2; ++i) {
-    const Scale filter = filter_scales[i / 4 * 8 + item.lane % 4 * 2 + i % 2];
+    const int column = i / 4 * 8 + item.lane % 4 * 2 + i % 2;
+    const Scale filter = filter_scales[column];
     const float least = fmaxf(limit[i / 2 % 2], filter.limit * largest[i / 2 % 2]), magnitude = fabsf(sum[i]);
-    sum[i] = magnitude >= least && magnitude <= LARGEST_OUTPUT ? sum[i] * filter.down : __uint_as_float(0x7fffffffu);
+    const float finished = kHasBias ? fmaf(sum[i], filter.down, bias[column]) : sum[i] * filter.down;
+    sum[i] = magnitude >= least && magnitude <= LARGEST_OUTPUT ? finished : __uint_as_float(0x7fffffffu);
   }
 }

@@ -32,8 +32,8 @@ __device__ __forceinline__ Pixel pixel_of(const Item& item, int tile, int half) 
 }
 
 template <int HALF>
-__device__ __forceinline__ void store_pixel(const float (&acc)[WGMMA_N / 2], const Item& item, int tile, const float* bias,
-                                            Element* y, Probe& probe, uint64_t policy) {
+__device__ __forceinline__ void store_pixel(const float (&acc)[WGMMA_N / 2], const Item& item, int tile, Element* y,
+                                            Probe& probe, uint64_t policy) {
   constexpr int PAIRS = CHANNEL_VECTOR / 2, PER_WORD = 4 / sizeof(Element);
   const Pixel pixel = pixel_of(item, tile, HALF);
   if (!pixel.exists) return;
@@ -45,13 +45,11 @@ __device__ __forceinline__ void store_pixel(const float (&acc)[WGMMA_N / 2], con
 #pragma unroll
     for (int i = 0; i < PAIRS; ++i) {
       const float* d = acc + (group * PAIRS + i) * 4 + HALF * 2;
-      const float bias0 = kHasBias ? bias[first + 2 * i] : 0.0f, bias1 = kHasBias ? bias[first + 2 * i + 1] : 0.0f;
-      const float y0 = epilogue(d[0], bias0), y1 = epilogue(d[1], bias1);
       if constexpr (PER_WORD == 2) {
-        words[i] = pack(y0, y1);
+        words[i] = pack<Element>(d[0], d[1]);
       } else {
-        words[2 * i] = __float_as_uint(y0);
-        words[2 * i + 1] = __float_as_uint(y1);
+        words[2 * i] = __float_as_uint(relu(d[0]));
+        words[2 * i + 1] = __float_as_uint(relu(d[1]));
       }
     }
 #pragma unroll

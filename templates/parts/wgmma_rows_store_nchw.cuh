@@ -1,7 +1,6 @@
 // ---- y in NCHW: the consumer's tiles become rows of a channel in shared memory; a warp stores WGMMA_N / 4 channels ----
 // A tile to its place in staging: (WGMMA_N, STAGING_PITCH).
-__device__ __forceinline__ void stage_tile(const float (&acc)[WGMMA_N / 2], Element* staging, const Item& item, int tile,
-                                           const float* bias) {
+__device__ __forceinline__ void stage_tile(const float (&acc)[WGMMA_N / 2], Element* staging, const Item& item, int tile) {
   // matrices of 8 slots x 8 channels: two of a warp's slots, two of its channels; this lane's row is a channel
   Element* row = staging + (item.lane / 16 * 8 + item.lane % 8) * STAGING_PITCH + tile * 64 + item.warp * 16 + item.lane / 8 % 2 * 8;
 #pragma unroll
@@ -10,10 +9,8 @@ __device__ __forceinline__ void stage_tile(const float (&acc)[WGMMA_N / 2], Elem
 #pragma unroll
     for (int i = 0; i < 2 && j + i < WGMMA_N / 8; ++i) {
       const float* d = acc + (j + i) * 4;
-      const float* channel_bias = bias + (j + i) * 8 + item.lane % 4 * 2;
-      const float bias0 = kHasBias ? channel_bias[0] : 0.0f, bias1 = kHasBias ? channel_bias[1] : 0.0f;
-      fragments[2 * i] = pack(epilogue(d[0], bias0), epilogue(d[1], bias1));
-      fragments[2 * i + 1] = pack(epilogue(d[2], bias0), epilogue(d[3], bias1));
+      fragments[2 * i] = pack<Element>(d[0], d[1]);
+      fragments[2 * i + 1] = pack<Element>(d[2], d[3]);
     }
     if (j + 1 < WGMMA_N / 8)
       ptx::stmatrix_x4_trans(row + j * 8 * STAGING_PITCH, fragments);

@@ -1,12 +1,11 @@
 // ---- y in NCHW, elements of 4 bytes: staged likewise; a lane stores a pixel of each of its warp's channels ----
-__device__ __forceinline__ void stage_words(const float (&acc)[WGMMA_N / 2], Element* staging, const Item& item, int tile,
-                                            const float* bias) {
+__device__ __forceinline__ void stage_words(const float (&acc)[WGMMA_N / 2], Element* staging, const Item& item, int tile) {
   // at once the lanes write 8 slots of 4 channels, all to different banks
   const int channel = item.lane % 4 * 2, slot = tile * 64 + item.warp * 16 + item.lane / 4;
 #pragma unroll
   for (int i = 0; i < WGMMA_N / 2; ++i) {
     const int row = channel + i / 4 * 8 + i % 2;
-    staging[row * STAGING_PITCH + slot + i / 2 % 2 * 8] = from_float<Element>(epilogue(acc[i], kHasBias ? bias[row] : 0.0f));
+    staging[row * STAGING_PITCH + slot + i / 2 % 2 * 8] = from_float<Element>(relu(acc[i]));
   }
 }
 
