@@ -63,7 +63,13 @@ class SimtGeometry(SimtPatch):
     @property
     def _sums_bytes(self) -> int:
         """Shared memory in which the first slice finds the others' accumulators."""
-        return self.problem.element_bytes * (self.config.slices - 1) * self.slice_threads * self.thread_m * self.config.thread_n
+        return (
+            self.problem.element_bytes
+            * (self.config.slices - 1)
+            * self.slice_threads
+            * self.thread_m
+            * self.config.thread_n
+        )
 
     @property
     def pipeline_bytes(self) -> int:
