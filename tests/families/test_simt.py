@@ -195,6 +195,7 @@ def test_compiles_without_spills(name: str, arch: str) -> None:
     counts = instruction_counts(cubin)
     assert cubin.spill_bytes == 0
     assert counts["LDGSTS"] > 0
+    assert (counts["UBLKCP"] > 0) == (config.store == "bulk")
     assert "LDL" not in counts
     assert "STL" not in counts
     assert counts["FFMA"] >= config.thread_p * config.thread_q * config.thread_n
@@ -397,7 +398,7 @@ MUTANTS: dict[str, tuple[str, str]] = {
 BULK_MUTANTS: dict[str, tuple[str, str]] = {
     "no wait for the copies": ("if constexpr (kStore == Store::bulk) ptx::cp_async_bulk_wait_group_read<0>();\n    if",
                                "if"),
-    "no barrier before the runs": ("__syncthreads();  // the stages, the slices' sums", "// the stages, the slices' sums"),
+    "no barrier before the runs": ("__syncthreads();  // the stages, the slices'", "// the stages, the slices'"),
     "no barrier after the runs": ("__syncthreads();  // the runs are written", "// the runs are written"),
     "no fence": ("ptx::fence_proxy_async_shared_cta();\n  __syncthreads", "__syncthreads"),
     "what is before the first boundary left out": ("if (i < head) to[i] = from[i];", ""),
