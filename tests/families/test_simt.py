@@ -195,7 +195,7 @@ def test_compiles_without_spills(name: str, arch: str) -> None:
     counts = instruction_counts(cubin)
     assert cubin.spill_bytes == 0
     assert counts["LDGSTS"] > 0
-    assert (counts["UBLKCP"] > 0) == (config.store == "bulk")
+    assert ("UBLKCP" in counts) == (config.store == "bulk")
     assert "LDL" not in counts
     assert "STL" not in counts
     assert counts["FFMA"] >= config.thread_p * config.thread_q * config.thread_n
