@@ -85,7 +85,7 @@ def _boxes(problem: ConvProblem, thread: tuple[int, int, int], tile: tuple[int, 
             store="shared" if problem.y_layout == "nchw" and thread_q % 4 else "registers",
             accumulators="placed" if problem.y_layout == "nhwc" else "stored",
         )  # fmt: skip
-        if threads % 32 == 0 and whole_threads(problem, config):
+        if whole_threads(problem, config):
             yield config
 
 
@@ -127,7 +127,7 @@ def _cycles(problem: ConvProblem, target: Target, config: SimtConfig) -> float:
 def cta_cycles(geometry: SimtGeometry, target: Target) -> tuple[float, float]:
     """Estimated SM cycles of one CTA: those that keep the SM busy, and those that other CTAs may hide."""
     problem, config = geometry.problem, geometry.config
-    outputs = geometry.block_m * config.block_n
+    outputs = geometry.slice_threads * geometry.thread_m * config.thread_n  # those of idle lanes included
     channels = round_up(problem.c, config.block_c)
     # of a thread, for one channel and filter row
     multiply = geometry.block_s * geometry.thread_m * config.thread_n

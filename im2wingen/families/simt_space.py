@@ -13,7 +13,8 @@ from im2wingen.target import Target
 
 _MAX_WASTE = 1.13  # computed over wanted, of one dimension of the output
 _TINY = 1 << 20  # outputs; a convolution with fewer is a matter of latency and may waste
-_THREAD_COUNTS = range(32, 513, 32)
+_MAX_THREADS = 512
+_MAX_IDLE = 1.05  # lanes of a CTA over those that compute
 _MAX_OUTPUT_REGISTERS = 128  # of a thread
 _OTHER_REGISTERS = 30  # of a thread, at the least, beside its accumulators
 
@@ -64,9 +65,8 @@ def tile_images(problem: ConvProblem, threads_per_image: Fraction, together: int
 
 def pixel_lanes(threads_m: int, threads_n: int) -> list[int]:
     """Ways to lay a warp over threads_m * threads_n."""
-    return [lanes for lanes in (1, 2, 4, 8, 16, 32) if threads_m % lanes == 0 and threads_n % (32 // lanes) == 0] or [
-        32
-    ]
+    ways = [lanes for lanes in (1, 2, 4, 8, 16, 32) if threads_n % (32 // lanes) == 0]
+    return [lanes for lanes in ways if round_up(threads_m, lanes) <= _MAX_IDLE * threads_m] or ways[-1:]
 
 
 def block_channels(problem: ConvProblem) -> list[int]:
@@ -127,16 +127,15 @@ def suggest(problem: ConvProblem, target: Target, choose: Choose) -> SimtConfig:
     tile_n = choose(f"tile_n.{threads_m * threads_n}x{together}", tile_images(problem, threads_m * threads_n, together))
     threads = int(tile_n * threads_m * threads_n)
     registers = output_registers(problem, thread_p * thread_q * thread_n)
-    # only what both counts share with a warp matters
-    shared_m, shared_n = gcd(threads // threads_n, 32), gcd(threads_n, 32)
+    lanes_m = pixel_lanes(threads // threads_n, threads_n)
     aligned = 4 if tile_q >= problem.q else gcd(tile_q, 4)
     one_tap = staging == "tap"
     block_c = choose("block_c", block_channels(problem))
-    divisors = gcd(block_c, 4) if 4 * threads <= _THREAD_COUNTS[-1] else 1
+    divisors = gcd(block_c, 4) if 4 * threads <= _MAX_THREADS else 1
     slices = choose(f"slices.{divisors}", [n for n in (1, 2, 4) if divisors % n == 0])
     store = choose("store", stores(problem, target))
     picks: dict[str, Any] = {
-        "lanes_m": choose(f"lanes_m.{shared_m}x{shared_n}", pixel_lanes(shared_m, shared_n)),
+        "lanes_m": choose(f"lanes_m.{'-'.join(map(str, lanes_m))}", lanes_m),
         "block_c": block_c,
         "slices": slices,
         "block_r": choose("block_r.tap", (1,)) if one_tap else choose("block_r", block_filter_rows(problem)),
@@ -173,7 +172,11 @@ _COUNTS_N = (1, 2, 4, 8, 16, 32)  # threads along the filters
 def _fair_images(problem: ConvProblem, threads_per_image: Fraction, together: int) -> list[int]:
     images = [together * n for n in (1, 2, 4, 8, 16, 32) if together * n < 2 * problem.n]
     whole, parts = threads_per_image.numerator, threads_per_image.denominator
-    return [n for n in images if n * whole % parts == 0 and n * whole // parts in _THREAD_COUNTS]
+    return [n for n in images if n * whole % parts == 0 and _fair_threads(n * whole // parts)]
+
+
+def _fair_threads(threads: int) -> bool:
+    return threads <= _MAX_THREADS and round_up(threads, 32) <= _MAX_IDLE * threads
 
 
 def _waste(extent: int, tile: int) -> float:
