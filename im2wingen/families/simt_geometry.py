@@ -39,7 +39,11 @@ class SimtGeometry(SimtPatch):
         if config.store == "registers":
             return 0
         if config.store == "bulk":
-            return self.problem.element_bytes * config.block_n * self._bulk_pitch
+            return (
+                self.problem.element_bytes
+                * config.block_n
+                * self._outputs_pitch(config.tile_n * config.tile_p * self._box_row)
+            )
         pixels, filters, teams = self.block_m, self.threads_n, 1
         if config.store == "warp":
             pixels, filters = config.lanes_m * self.thread_m, WARP // config.lanes_m
@@ -51,14 +55,22 @@ class SimtGeometry(SimtPatch):
         return round_up(pixels, self.banks) + self.banks // 2
 
     @property
-    def _bulk_pitch(self) -> int:
-        """Elements from filter to filter of outputs on their way to bulk copies."""
-        problem, config = self.problem, self.config
-        rows, columns = config.tile_p, config.tile_q
-        runs, run = (config.tile_n, rows * problem.q) if columns >= problem.q else (config.tile_n * rows, columns)
-        if problem.p * problem.q % self.unit or run % self.unit or (columns < problem.q and problem.q % self.unit):
-            run = round_up(run + self.unit - 1, self.unit)  # they begin where y's 16 bytes do
-        return self._outputs_pitch(runs * run)
+    def _whole_rows(self) -> bool:
+        """Whether the rows of a box are whole rows of y."""
+        return self.config.tile_q >= self.problem.q
+
+    @property
+    def _box_row(self) -> int:
+        """Outputs of a row of the box that lie in y where its columns are those of y."""
+        return min(self.config.tile_q, self.problem.q)
+
+    @property
+    def runs_aligned(self) -> bool:
+        """Whether the box's outputs of a filter lie in y in runs that begin and end at 16-byte boundaries."""
+        problem = self.problem
+        row = problem.q if self._whole_rows else gcd(problem.q, self._box_row)
+        run = self.config.tile_p * row if self._whole_rows else row
+        return problem.p * problem.q % self.unit == 0 and run % self.unit == 0
 
     @property
     def _sums_bytes(self) -> int:

@@ -118,6 +118,8 @@ RULES: tuple[Rule, ...] = (
     _rule("outputs go through shared memory for NCHW alone",
           lambda g, t: g.config.store == "registers" or g.problem.y_layout == "nchw"),
     _rule("bulk copies of outputs need sm_90 or later", lambda g, t: g.config.store != "bulk" or copies_in_bulk(t)),
+    _rule("bulk copies of outputs need runs in y, whole rows or parts of one, that begin and end at 16-byte boundaries",
+          lambda g, t: g.config.store != "bulk" or g.runs_aligned),
     _rule("store_n must divide thread_n, and be 1 where outputs don't go through shared memory in passes",
           lambda g, t: g.config.store_n >= 1 and g.config.thread_n % g.config.store_n == 0
           and (g.config.store in ("shared", "warp") or g.config.store_n == 1)),
