@@ -95,6 +95,11 @@ def _vectors_of_x_fit(geometry: SimtGeometry, target: Target) -> bool:
     )
 
 
+def runs_in_bulk(geometry: SimtGeometry, target: Target) -> bool:
+    """Whether bulk copies can bring the outputs of a box to y."""
+    return geometry.problem.y_layout == "nchw" and geometry.runs_aligned and copies_in_bulk(target)
+
+
 RULES: tuple[Rule, ...] = (
     Rule(
         sentence="threads must divide the box: thread_q tile_q, thread_n block_n, thread_p tile_p or else tile_n",
@@ -117,9 +122,8 @@ RULES: tuple[Rule, ...] = (
     _rule("x_vector, 16 bytes at most, needs x in NCHW, window staging, stride 1 and aligned rows", _vectors_of_x_fit),
     _rule("outputs go through shared memory for NCHW alone",
           lambda g, t: g.config.store == "registers" or g.problem.y_layout == "nchw"),
-    _rule("bulk copies of outputs need sm_90 or later", lambda g, t: g.config.store != "bulk" or copies_in_bulk(t)),
-    _rule("bulk copies of outputs need runs in y, whole rows or parts of one, that begin and end at 16-byte boundaries",
-          lambda g, t: g.config.store != "bulk" or g.runs_aligned),
+    _rule("bulk copies of outputs need sm_90 or later, and runs in y (whole rows, or parts of one) that begin and end "
+          "at 16-byte boundaries", lambda g, t: g.config.store != "bulk" or runs_in_bulk(g, t)),
     _rule("store_n must divide thread_n, and be 1 where outputs don't go through shared memory in passes",
           lambda g, t: g.config.store_n >= 1 and g.config.thread_n % g.config.store_n == 0
           and (g.config.store in ("shared", "warp") or g.config.store_n == 1)),

@@ -7,7 +7,7 @@ from typing import Any, get_args
 from im2wingen.families.base import Choose
 from im2wingen.families.simt_config import SimtConfig, Staging
 from im2wingen.families.simt_geometry import copies_in_bulk
-from im2wingen.families.support import round_up
+from im2wingen.families.support import round_up, unit_elements
 from im2wingen.problem import ConvProblem
 from im2wingen.target import Target
 
@@ -103,7 +103,19 @@ def stores(problem: ConvProblem, target: Target) -> tuple[str, ...]:
     """Ways of outputs to y."""
     if problem.y_layout == "nhwc":
         return ("registers",)
-    return ("registers", "shared", "warp", *(["bulk"] if copies_in_bulk(target) else []))
+    aligned = problem.p * problem.q % unit_elements(problem) == 0
+    return ("registers", "shared", "warp", *(["bulk"] if aligned and copies_in_bulk(target) else []))
+
+
+def bulk_columns(problem: ConvProblem, columns: list[int]) -> list[int]:
+    """Those of a CTA's columns whose rows bulk copies can store: whole ones, or parts of whole 16 bytes."""
+    return [t for t in columns if t >= problem.q or gcd(problem.q, t) % unit_elements(problem) == 0] or columns
+
+
+def bulk_rows(problem: ConvProblem, rows: list[int], columns: int) -> list[int]:
+    """Those of a CTA's rows of so many columns that are whole 16 bytes together."""
+    unit = unit_elements(problem)
+    return [t for t in rows if t * problem.q % unit == 0] or rows if columns >= problem.q else rows
 
 
 def store_filters(store: str, thread_n: int) -> list[int]:
@@ -114,12 +126,23 @@ def store_filters(store: str, thread_n: int) -> list[int]:
 def suggest(problem: ConvProblem, target: Target, choose: Choose) -> SimtConfig:
     """A config from the search space; most of its picks are legal together."""
     staging: Staging = choose("staging", get_args(Staging))
+    store = choose("store", stores(problem, target))
     thread_q = choose("thread_q", thread_columns(problem))
-    tile_q = choose(f"tile_q.{thread_q}", tile_columns(problem, thread_q))
+    columns = tile_columns(problem, thread_q)
+    tile_q = (
+        choose(f"tile_q.bulk.{thread_q}", bulk_columns(problem, columns))
+        if store == "bulk"
+        else choose(f"tile_q.{thread_q}", columns)
+    )
     thread_n = choose("thread_n", thread_filters(problem))
     thread_p = choose(f"thread_p.{thread_q * thread_n}", thread_rows(problem, thread_q * thread_n))
     threads_q = tile_q // thread_q
-    tile_p = choose(f"tile_p.{thread_p}x{threads_q}", tile_rows(problem, thread_p, threads_q))
+    rows = tile_rows(problem, thread_p, threads_q)
+    tile_p = (
+        choose(f"tile_p.bulk.{thread_p}x{threads_q}x{tile_q}", bulk_rows(problem, rows, tile_q))
+        if store == "bulk"
+        else choose(f"tile_p.{thread_p}x{threads_q}", rows)
+    )
     threads_m = Fraction(tile_p * threads_q, thread_p)
     block_n = choose(f"block_n.{thread_n}x{threads_m}", block_filters(problem, thread_n, threads_m))
     threads_n = block_n // thread_n
@@ -133,7 +156,6 @@ def suggest(problem: ConvProblem, target: Target, choose: Choose) -> SimtConfig:
     block_c = choose("block_c", block_channels(problem))
     divisors = gcd(block_c, 4) if 4 * threads <= _MAX_THREADS else 1
     slices = choose(f"slices.{divisors}", [n for n in (1, 2, 4) if divisors % n == 0])
-    store = choose("store", stores(problem, target))
     picks: dict[str, Any] = {
         "lanes_m": choose(f"lanes_m.{'-'.join(map(str, lanes_m))}", lanes_m),
         "block_c": block_c,

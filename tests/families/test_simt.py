@@ -187,7 +187,8 @@ def test_compiles_without_spills(name: str, arch: str) -> None:
     problem = problem_of(shape)
     broken = SIMT.broken_rules(problem, PRESETS[arch], config)
     if config.store == "bulk" and PRESETS[arch].compute_capability < 90:
-        assert broken == ["bulk copies of outputs need sm_90 or later"]
+        assert len(broken) == 1
+        assert "sm_90 or later" in broken[0]
         return
     assert broken == []
     launch = SIMT.plan(problem, PRESETS[arch], config).launches[-1]
