@@ -207,9 +207,9 @@ def test_the_default_is_estimated_as_fast_as_the_best_measured(layer: str) -> No
         ("cv7", 1049, {}),
         ("cv8", 6046, {"tile_n": 2, "tile_p": 5, "tile_q": 30, "block_n": 128, "block_r": 1, "thread_n": 8,
                        "lanes_m": 2, "num_stages": 3, "ctas_per_sm": 1, "x_vector": 1}),
-        ("cv7", 5250, {"tile_n": 32, "tile_p": 1, "tile_q": 22, "block_c": 1, "block_r": 1, "thread_q": 11,
-                       "thread_n": 16, "lanes_m": 8, "num_stages": 2, "ctas_per_sm": 1, "x_vector": 2,
-                       "store": "registers"}),
+        ("cv7", 5250, {"tile_n": 32, "tile_p": 1, "tile_q": 22, "block_n": 64, "block_c": 1, "block_r": 1,
+                       "thread_p": 1, "thread_q": 11, "thread_n": 16, "lanes_m": 8, "num_stages": 2,
+                       "ctas_per_sm": 1, "x_vector": 2, "store": "registers"}),
     ],
 )  # fmt: skip
 def test_measured_simt_configs_are_not_before_the_default(layer: str, us: float, changes: dict[str, Any]) -> None:

@@ -29,7 +29,7 @@ class SimtConfig(Config):
     persistent: bool  # a CTA takes boxes in turn, and copies the next one's inputs ahead
     unroll_r: bool  # the filter rows of a stage as straight code
     x_vector: Literal[1, 2, 4]  # input elements of one copy
-    store: Literal["registers", "shared", "warp"]
+    store: Literal["registers", "shared", "warp", "bulk"]
     store_n: int  # filters of a thread that go through shared memory at once; divides thread_n; 1 from registers
     tile_order: Literal["linear", "zigzag"]
     fragment_order: Literal["linear", "zigzag"]

@@ -10,7 +10,7 @@ from typing import Any
 from im2wingen.families import simt_space as space
 from im2wingen.families.simt_config import SimtConfig
 from im2wingen.families.simt_geometry import SimtGeometry
-from im2wingen.families.simt_rules import RULES, whole_threads
+from im2wingen.families.simt_rules import RULES, runs_in_bulk, whole_threads
 from im2wingen.families.support import ceil_div, round_up
 from im2wingen.problem import ConvProblem
 from im2wingen.target import Target
@@ -23,14 +23,18 @@ _FILL_CYCLES = 3000  # first copies and last stores of a CTA, nothing else runni
 _READ_CYCLES = 1.0  # of a register read from shared memory: it takes a turn of the register file
 _COPY_CYCLES, _STEP_CYCLES = 6, 100  # of a copy to shared memory; of a step, its barrier included
 _FETCH_FFMAS, _FETCH = 1000, 0.1  # beyond so many, straight code waits for instructions
-_L2_BYTES_PER_CYCLE, _STORE_BYTES_PER_CYCLE = 24, 16  # of an SM, all at it
-_SCATTERED_BYTES_PER_CYCLE = 3  # of stores from registers to NCHW
+_L2_BYTES_PER_CYCLE = 24  # of an SM, all at it
+_NHWC_BYTES_PER_CYCLE = 16  # likewise; y in NCHW takes fewer, since a CTA writes in many places
+_NCHW_BYTES_PER_CYCLE = {"registers": 3, "shared": 9, "warp": 9, "bulk": 14}
+# Instructions of an output on its way to y: its vectors are short.
+_STORE_INSTRUCTIONS = {"registers": 2.0, "shared": 3.0, "warp": 3.0, "bulk": 1.5}
+_WAITS_FOR_LOADS, _WAITS_FOR_STORES = 0.3, 0.85  # shares that a CTA alone on its SM does not hide
 
 
 @lru_cache(maxsize=256)
 def default(problem: ConvProblem, target: Target) -> SimtConfig:
     """The legal config with the least estimated time; one warp and one pixel a CTA if no estimated one is legal."""
-    tiles = sorted(_tiles(problem), key=lambda tile: _waste(problem, target, tile))[:_TILES]
+    tiles = sorted(_tiles(problem, target), key=lambda tile: _waste(problem, target, tile))[:_TILES]
     tiles = [_with(tile, slices=slices) for tile, slices in product(tiles, (1, 2)) if slices <= problem.c]
     tiles = [_with(tile, ctas_per_sm=n) for tile in tiles if (n := _resident(problem, target, tile)) > 0]
     tiles = sorted(tiles, key=lambda tile: _cycles(problem, target, tile))
@@ -55,7 +59,7 @@ def _least() -> SimtConfig:
     )  # fmt: skip
 
 
-def _tiles(problem: ConvProblem) -> Iterator[SimtConfig]:
+def _tiles(problem: ConvProblem, target: Target) -> Iterator[SimtConfig]:
     """Ways to share the output out, with the least stage."""
     columns = [(t, tile) for t in space.thread_columns(problem) for tile in space.tile_columns(problem, t)]
     columns.sort(key=lambda pair: _extent_waste(problem.q, problem.stride_w, problem.window_w, pair))
@@ -70,10 +74,12 @@ def _tiles(problem: ConvProblem) -> Iterator[SimtConfig]:
         for thread_p, tile_p in rows[:_EXTENTS]:
             threads_m = Fraction(tile_p * threads_q, thread_p)
             for block_n in space.block_filters(problem, thread_n, threads_m):
-                yield from _boxes(problem, (thread_p, thread_q, thread_n), (tile_p, tile_q, block_n))
+                yield from _boxes(problem, target, (thread_p, thread_q, thread_n), (tile_p, tile_q, block_n))
 
 
-def _boxes(problem: ConvProblem, thread: tuple[int, int, int], tile: tuple[int, int, int]) -> Iterator[SimtConfig]:
+def _boxes(
+    problem: ConvProblem, target: Target, thread: tuple[int, int, int], tile: tuple[int, int, int]
+) -> Iterator[SimtConfig]:
     (thread_p, thread_q, thread_n), (tile_p, tile_q, block_n) = thread, tile
     threads_n = block_n // thread_n
     per_image = Fraction(tile_p * tile_q * threads_n, thread_p * thread_q)
@@ -85,8 +91,11 @@ def _boxes(problem: ConvProblem, thread: tuple[int, int, int], tile: tuple[int, 
             store="shared" if problem.y_layout == "nchw" and thread_q % 4 else "registers",
             accumulators="placed" if problem.y_layout == "nhwc" else "stored",
         )  # fmt: skip
-        if threads % 32 == 0 and whole_threads(problem, config):
+        if whole_threads(problem, config):
             yield config
+            in_bulk = _with(config, store="bulk")
+            if runs_in_bulk(SimtGeometry(problem=problem, config=in_bulk), target):
+                yield in_bulk
 
 
 def _extent_waste(extent: int, stride: int, window: int, pair: tuple[int, int]) -> float:
@@ -112,7 +121,9 @@ def _waste(problem: ConvProblem, target: Target, tile: SimtConfig) -> float:
     copies = 6 * tile.tile_n * (rows * columns / (problem.r * problem.s) + tile.block_n / 4) / outputs
     busy = ceil_div(ctas, target.sm_count) * target.sm_count / ctas
     few_outputs = 1 + 2 / (thread_m * tile.thread_n)
-    return outputs * ctas * (1 + reads + copies) * busy * few_outputs
+    ffmas = target.ffma_per_sm / (problem.c * problem.r * problem.s)  # a cycle's, in outputs
+    stores = _WAITS_FOR_STORES / 2 * ffmas * problem.element_bytes / _store_bytes_per_cycle(problem, tile)
+    return outputs * ctas * (1 + reads + copies + stores) * busy * few_outputs
 
 
 def _cycles(problem: ConvProblem, target: Target, config: SimtConfig) -> float:
@@ -127,14 +138,15 @@ def _cycles(problem: ConvProblem, target: Target, config: SimtConfig) -> float:
 def cta_cycles(geometry: SimtGeometry, target: Target) -> tuple[float, float]:
     """Estimated SM cycles of one CTA: those that keep the SM busy, and those that other CTAs may hide."""
     problem, config = geometry.problem, geometry.config
-    outputs = geometry.block_m * config.block_n
+    outputs = geometry.slice_threads * geometry.thread_m * config.thread_n  # those of idle lanes included
     channels = round_up(problem.c, config.block_c)
     # of a thread, for one channel and filter row
     multiply = geometry.block_s * geometry.thread_m * config.thread_n
     reads = _READ_CYCLES * (config.thread_p * geometry.segment * geometry.phases + geometry.block_s * config.thread_n)
     copies = config.slices * (_COPY_CYCLES * (geometry.patch_copies + geometry.filter_copies) + _STEP_CYCLES)
     plan = 30 * ceil_div(geometry.places, geometry.threads)  # of a group of taps
-    instructions = multiply + reads + (copies / config.block_c + plan / problem.c) / config.block_r
+    stored = _STORE_INSTRUCTIONS[config.store] * geometry.thread_m * config.thread_n / (problem.c * problem.r)
+    instructions = multiply + reads + (copies / config.block_c + plan / problem.c) / config.block_r + stored
 
     resident = min(config.ctas_per_sm, ceil_div(geometry.ctas, target.sm_count))
     warps = resident * geometry.threads / 128  # of a scheduler
@@ -145,10 +157,14 @@ def cta_cycles(geometry: SimtGeometry, target: Target) -> tuple[float, float]:
     work = outputs * channels * problem.r * problem.s / fma_per_sm * instructions / multiply / rate
     work *= 1 + _FETCH * max(0.0, geometry.straight_ffmas / _FETCH_FFMAS - 1)
     staged = config.block_c * (config.tile_n * geometry.rows * geometry.columns + geometry.taps * config.block_n)
-    scattered = config.store == "registers" and problem.y_layout == "nchw"
-    stores = problem.element_bytes * outputs / (_SCATTERED_BYTES_PER_CYCLE if scattered else _STORE_BYTES_PER_CYCLE)
-    traffic = problem.element_bytes * geometry.steps * staged / _L2_BYTES_PER_CYCLE + stores
-    return max(work, traffic), 0.3 * min(work, traffic) + _FILL_CYCLES
+    stores = problem.element_bytes * outputs / _store_bytes_per_cycle(problem, config)
+    loads = problem.element_bytes * geometry.steps * staged / _L2_BYTES_PER_CYCLE
+    idle = _WAITS_FOR_LOADS * min(work, loads) + _WAITS_FOR_STORES * min(work, stores) + _FILL_CYCLES
+    return max(work, loads + stores), idle
+
+
+def _store_bytes_per_cycle(problem: ConvProblem, config: SimtConfig) -> float:
+    return _NHWC_BYTES_PER_CYCLE if problem.y_layout == "nhwc" else _NCHW_BYTES_PER_CYCLE[config.store]
 
 
 def _stages(problem: ConvProblem, target: Target, tile: SimtConfig) -> Iterator[SimtConfig]:

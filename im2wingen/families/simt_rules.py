@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from im2wingen.families.base import AnyTarget, Rule
 from im2wingen.families.simt_config import SimtConfig
-from im2wingen.families.simt_geometry import SimtGeometry
+from im2wingen.families.simt_geometry import SimtGeometry, copies_in_bulk
 from im2wingen.families.support import MAX_GRID_X, MAX_STRIDE, ceil_div, foreign_layout, round_up
 from im2wingen.problem import ConvProblem
 from im2wingen.target import Target
@@ -95,17 +95,23 @@ def _vectors_of_x_fit(geometry: SimtGeometry, target: Target) -> bool:
     )
 
 
+def runs_in_bulk(geometry: SimtGeometry, target: Target) -> bool:
+    """Whether bulk copies can bring the outputs of a box to y."""
+    return geometry.problem.y_layout == "nchw" and geometry.runs_aligned and copies_in_bulk(target)
+
+
 RULES: tuple[Rule, ...] = (
     Rule(
         sentence="threads must divide the box: thread_q tile_q, thread_n block_n, thread_p tile_p or else tile_n",
         holds=lambda problem, target, config: whole_threads(problem, config),
     ),
-    _rule("a slice must have whole warps of threads, a CTA 1024 threads at most",
-          lambda g, t: g.slice_threads % 32 == 0 and g.threads <= 1024),
+    _rule("a CTA must have 1024 threads at most", lambda g, t: g.threads <= 1024),
     _rule("slices must divide block_c", lambda g, t: g.config.block_c % g.config.slices == 0),
     _rule(
-        "lanes_m must divide the threads along the pixels and 32 / lanes_m those along the filters",
-        lambda g, t: g.threads_m % g.config.lanes_m == 0 and g.threads_n % (32 // g.config.lanes_m) == 0,
+        "32 / lanes_m must divide the threads along the filters, and lanes_m those along the pixels where each warp "
+        "stores its own outputs",
+        lambda g, t: g.threads_n % (32 // g.config.lanes_m) == 0
+        and (g.config.store != "warp" or g.threads_m % g.config.lanes_m == 0),
     ),
     _rule("block_n filters must be whole 16-byte copies", lambda g, t: g.config.block_n % g.unit == 0),
     _rule("a CTA must have a thread for every 16 bytes of block_n filters",
@@ -116,9 +122,11 @@ RULES: tuple[Rule, ...] = (
     _rule("x_vector, 16 bytes at most, needs x in NCHW, window staging, stride 1 and aligned rows", _vectors_of_x_fit),
     _rule("outputs go through shared memory for NCHW alone",
           lambda g, t: g.config.store == "registers" or g.problem.y_layout == "nchw"),
-    _rule("store_n must divide thread_n, and be 1 where outputs don't go through shared memory",
+    _rule("bulk copies of outputs need sm_90 or later, and runs in y (whole rows, or parts of one) that begin and end "
+          "at 16-byte boundaries", lambda g, t: g.config.store != "bulk" or runs_in_bulk(g, t)),
+    _rule("store_n must divide thread_n, and be 1 where outputs don't go through shared memory in passes",
           lambda g, t: g.config.store_n >= 1 and g.config.thread_n % g.config.store_n == 0
-          and (g.config.store != "registers" or g.config.store_n == 1)),
+          and (g.config.store in ("shared", "warp") or g.config.store_n == 1)),
     _rule("the threads of ctas_per_sm CTAs must fit the SM", _threads_fit),
     _rule("accumulators, segments and filters of a thread must fit the registers", _registers_fit),
     _rule("the stages of ctas_per_sm CTAs must fit shared memory", _shared_memory_fits),

@@ -6,13 +6,15 @@ from typing import Any, get_args
 
 from im2wingen.families.base import Choose
 from im2wingen.families.simt_config import SimtConfig, Staging
-from im2wingen.families.support import round_up
+from im2wingen.families.simt_geometry import copies_in_bulk
+from im2wingen.families.support import round_up, unit_elements
 from im2wingen.problem import ConvProblem
 from im2wingen.target import Target
 
 _MAX_WASTE = 1.13  # computed over wanted, of one dimension of the output
 _TINY = 1 << 20  # outputs; a convolution with fewer is a matter of latency and may waste
-_THREAD_COUNTS = range(32, 513, 32)
+_MAX_THREADS = 512
+_MAX_IDLE = 1.05  # lanes of a CTA over those that compute
 _MAX_OUTPUT_REGISTERS = 128  # of a thread
 _OTHER_REGISTERS = 30  # of a thread, at the least, beside its accumulators
 
@@ -63,9 +65,8 @@ def tile_images(problem: ConvProblem, threads_per_image: Fraction, together: int
 
 def pixel_lanes(threads_m: int, threads_n: int) -> list[int]:
     """Ways to lay a warp over threads_m * threads_n."""
-    return [lanes for lanes in (1, 2, 4, 8, 16, 32) if threads_m % lanes == 0 and threads_n % (32 // lanes) == 0] or [
-        32
-    ]
+    ways = [lanes for lanes in (1, 2, 4, 8, 16, 32) if threads_n % (32 // lanes) == 0]
+    return [lanes for lanes in ways if round_up(threads_m, lanes) <= _MAX_IDLE * threads_m] or ways[-1:]
 
 
 def block_channels(problem: ConvProblem) -> list[int]:
@@ -98,20 +99,50 @@ def x_vectors(problem: ConvProblem, columns: int) -> list[int]:
     return [v for v in widths if problem.w % v == 0 and problem.pad_left % v == 0 and columns % v == 0]
 
 
+def stores(problem: ConvProblem, target: Target) -> tuple[str, ...]:
+    """Ways of outputs to y."""
+    if problem.y_layout == "nhwc":
+        return ("registers",)
+    aligned = problem.p * problem.q % unit_elements(problem) == 0
+    return ("registers", "shared", "warp", *(["bulk"] if aligned and copies_in_bulk(target) else []))
+
+
+def bulk_columns(problem: ConvProblem, columns: list[int]) -> list[int]:
+    """Those of a CTA's columns whose rows bulk copies can store: whole ones, or parts of whole 16 bytes."""
+    return [t for t in columns if t >= problem.q or gcd(problem.q, t) % unit_elements(problem) == 0] or columns
+
+
+def bulk_rows(problem: ConvProblem, rows: list[int], columns: int) -> list[int]:
+    """Those of a CTA's rows of so many columns that are whole 16 bytes together."""
+    unit = unit_elements(problem)
+    return [t for t in rows if t * problem.q % unit == 0] or rows if columns >= problem.q else rows
+
+
 def store_filters(store: str, thread_n: int) -> list[int]:
     """Filters of a thread that it stores at once."""
-    return [1] if store == "registers" else [n for n in (8, 4, 2, 1) if thread_n % n == 0][:3]
+    return [1] if store in ("registers", "bulk") else [n for n in (8, 4, 2, 1) if thread_n % n == 0][:3]
 
 
 def suggest(problem: ConvProblem, target: Target, choose: Choose) -> SimtConfig:
     """A config from the search space; most of its picks are legal together."""
     staging: Staging = choose("staging", get_args(Staging))
+    store = choose("store", stores(problem, target))
     thread_q = choose("thread_q", thread_columns(problem))
-    tile_q = choose(f"tile_q.{thread_q}", tile_columns(problem, thread_q))
+    columns = tile_columns(problem, thread_q)
+    tile_q = (
+        choose(f"tile_q.bulk.{thread_q}", bulk_columns(problem, columns))
+        if store == "bulk"
+        else choose(f"tile_q.{thread_q}", columns)
+    )
     thread_n = choose("thread_n", thread_filters(problem))
     thread_p = choose(f"thread_p.{thread_q * thread_n}", thread_rows(problem, thread_q * thread_n))
     threads_q = tile_q // thread_q
-    tile_p = choose(f"tile_p.{thread_p}x{threads_q}", tile_rows(problem, thread_p, threads_q))
+    rows = tile_rows(problem, thread_p, threads_q)
+    tile_p = (
+        choose(f"tile_p.bulk.{thread_p}x{threads_q}x{tile_q}", bulk_rows(problem, rows, tile_q))
+        if store == "bulk"
+        else choose(f"tile_p.{thread_p}x{threads_q}", rows)
+    )
     threads_m = Fraction(tile_p * threads_q, thread_p)
     block_n = choose(f"block_n.{thread_n}x{threads_m}", block_filters(problem, thread_n, threads_m))
     threads_n = block_n // thread_n
@@ -119,16 +150,14 @@ def suggest(problem: ConvProblem, target: Target, choose: Choose) -> SimtConfig:
     tile_n = choose(f"tile_n.{threads_m * threads_n}x{together}", tile_images(problem, threads_m * threads_n, together))
     threads = int(tile_n * threads_m * threads_n)
     registers = output_registers(problem, thread_p * thread_q * thread_n)
-    # only what both counts share with a warp matters
-    shared_m, shared_n = gcd(threads // threads_n, 32), gcd(threads_n, 32)
+    lanes_m = pixel_lanes(threads // threads_n, threads_n)
     aligned = 4 if tile_q >= problem.q else gcd(tile_q, 4)
     one_tap = staging == "tap"
     block_c = choose("block_c", block_channels(problem))
-    divisors = gcd(block_c, 4) if 4 * threads <= _THREAD_COUNTS[-1] else 1
+    divisors = gcd(block_c, 4) if 4 * threads <= _MAX_THREADS else 1
     slices = choose(f"slices.{divisors}", [n for n in (1, 2, 4) if divisors % n == 0])
-    store = choose("store", ("registers", "shared", "warp") if problem.y_layout == "nchw" else ("registers",))
     picks: dict[str, Any] = {
-        "lanes_m": choose(f"lanes_m.{shared_m}x{shared_n}", pixel_lanes(shared_m, shared_n)),
+        "lanes_m": choose(f"lanes_m.{'-'.join(map(str, lanes_m))}", lanes_m),
         "block_c": block_c,
         "slices": slices,
         "block_r": choose("block_r.tap", (1,)) if one_tap else choose("block_r", block_filter_rows(problem)),
@@ -165,7 +194,11 @@ _COUNTS_N = (1, 2, 4, 8, 16, 32)  # threads along the filters
 def _fair_images(problem: ConvProblem, threads_per_image: Fraction, together: int) -> list[int]:
     images = [together * n for n in (1, 2, 4, 8, 16, 32) if together * n < 2 * problem.n]
     whole, parts = threads_per_image.numerator, threads_per_image.denominator
-    return [n for n in images if n * whole % parts == 0 and n * whole // parts in _THREAD_COUNTS]
+    return [n for n in images if n * whole % parts == 0 and _fair_threads(n * whole // parts)]
+
+
+def _fair_threads(threads: int) -> bool:
+    return threads <= _MAX_THREADS and round_up(threads, 32) <= _MAX_IDLE * threads
 
 
 def _waste(extent: int, tile: int) -> float:

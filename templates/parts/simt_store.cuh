@@ -74,7 +74,7 @@ __device__ __forceinline__ void store_from_registers(const Element (&acc)[THREAD
   constexpr int WIDTH_Q = kOutputChannelsLast ? 1 : least(aligned_width(Q), aligned_width(THREAD_Q));
   constexpr int WIDTH_K = kOutputChannelsLast ? least(aligned_width(K), VECTOR_N) : 1;
   constexpr int WIDTH = WIDTH_Q * WIDTH_K;
-  if (!has_outputs()) return;
+  if (!has_outputs() || fragment.idle) return;
 #pragma unroll
   for (int i = 0; i < THREAD_P; ++i) {
     const int n = tile.n + fragment.image(i), p = tile.p + fragment.row(i), q = tile.q + fragment.q;

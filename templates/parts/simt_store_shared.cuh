@@ -36,7 +36,7 @@ __device__ __forceinline__ void store_through_shared(const Element (&acc)[THREAD
     __syncthreads();  // the stages, or the outputs of the pass before, are read
 #pragma unroll
     for (int j = 0; j < PASS_N; ++j) {
-      if (!has_outputs()) break;
+      if (!has_outputs() || fragment.idle) break;
       const int slot = j * THREADS_N + fragment.k / VECTOR_N;
 #pragma unroll
       for (int i = 0; i < THREAD_P; ++i) {

@@ -376,10 +376,12 @@ OWN_CONSTANTS = {
 constexpr int kBytes = sizeof(Element), kPlan = kHasPlan ? int(sizeof(PatchCopy)) * PLACES : 0;
 constexpr int kPipeline = kBytes * kNumStages * STAGE_ELEMENTS + kPlan;
 constexpr bool kByWarp = kStore == Store::warp;
-constexpr int kPitch = outputs_pitch(kByWarp ? LANES_M * THREAD_M : BLOCK_M);
-constexpr int kFilters = STORE_N * (kByWarp ? SLICE_THREADS / 32 * LANES_N : THREADS_N);
+constexpr bool kInBulk = kStore == Store::bulk;
+constexpr int kPitch = kInBulk ? BULK_PITCH : outputs_pitch(kByWarp ? LANES_M * THREAD_M : BLOCK_M);
+constexpr int kFilters = kInBulk ? BLOCK_N : STORE_N * (kByWarp ? SLICE_THREADS / 32 * LANES_N : THREADS_N);
 constexpr int kOutputs = kStore == Store::registers ? 0 : kBytes * kFilters * kPitch;
-constexpr int kSums = kBytes * (SLICES - 1) * BLOCK_M * BLOCK_N, kAfter = kOutputs > kSums ? kOutputs : kSums;
+constexpr int kSums = kBytes * (SLICES - 1) * SLICE_THREADS * THREAD_M * THREAD_N;
+constexpr int kAfter = kOutputs > kSums ? kOutputs : kSums;
 constexpr int SMEM_BYTES = kPipeline > OUTPUTS_OFFSET + kAfter ? kPipeline : OUTPUTS_OFFSET + kAfter;
 constexpr int64_t kResident = {TARGET.sm_count} * kCtasPerSm;
 constexpr int64_t GRID = kPersistent && kCtas > kResident ? kResident : kCtas;

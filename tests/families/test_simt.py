@@ -130,7 +130,8 @@ def test_the_space_is_mostly_legal_and_replays(shape: str, layout: str) -> None:
     [
         ({"thread_q": 3}, "whole threads along the columns"),
         ({"block_n": 30, "thread_n": 15}, "16-byte copies"),
-        ({"lanes_m": 32}, "whole warps"),
+        ({"lanes_m": 2}, "whole warps"),
+        ({"store": "warp", "lanes_m": 16}, "whole warps along the pixels"),
         ({"block_r": 2}, "whole tap groups"),
         ({"x_vector": 2}, "vectors of x"),  # the width is odd
         ({"tile_n": 2, "tile_p": 3, "thread_p": 4}, "whole threads along the rows or the images"),
@@ -162,6 +163,11 @@ COMPILED: dict[str, tuple[str, dict[str, Any]]] = {
         {"tile_p": 8, "ctas_per_sm": 1, "persistent": True, "store": "warp", "store_n": 2, "slices": 2,
          "accumulators": "shifted"},
     ),
+    "persistent, bulk copies": (
+        "cv9",
+        {"tile_p": 4, "tile_q": 54, "thread_q": 6, "thread_p": 2, "ctas_per_sm": 2, "persistent": True, "store": "bulk",
+         "block_c": 2},
+    ),
     "window, stride 4": (
         "cv1",
         {"block_r": 11, "block_c": 1, "tile_p": 8, "tile_q": 8, "tile_n": 2, "block_n": 96, "thread_n": 12,
@@ -179,12 +185,18 @@ def test_compiles_without_spills(name: str, arch: str) -> None:
     fewer = {"num_stages": 1, "ctas_per_sm": 1} if PRESETS[arch].smem_per_block_bytes < 128 * 1024 else {}
     config = replace(LARGE, **(changes | fewer))
     problem = problem_of(shape)
-    assert SIMT.broken_rules(problem, PRESETS[arch], config) == []
+    broken = SIMT.broken_rules(problem, PRESETS[arch], config)
+    if config.store == "bulk" and PRESETS[arch].compute_capability < 90:
+        assert len(broken) == 1
+        assert "sm_90 or later" in broken[0]
+        return
+    assert broken == []
     launch = SIMT.plan(problem, PRESETS[arch], config).launches[-1]
     cubin = compile_cubin(render(launch), arch)
     counts = instruction_counts(cubin)
     assert cubin.spill_bytes == 0
     assert counts["LDGSTS"] > 0
+    assert ("UBLKCP" in counts) == (config.store == "bulk")
     assert "LDL" not in counts
     assert "STL" not in counts
     assert counts["FFMA"] >= config.thread_p * config.thread_q * config.thread_n
@@ -279,6 +291,22 @@ CASES = {
         {"store": "warp", "tile_n": 4, "tile_p": 5, "tile_q": 5, "thread_q": 5, "block_n": 64, "lanes_m": 2,
          "slices": 2},
     ),
+    # whole rows, fewer in the last box, columns beyond Q, idle lanes (18 threads, 8 a warp); padding
+    "bulk copies": Case(
+        "n3c5h10w14k33r3s3pad1",
+        {"store": "bulk", "tile_p": 6, "tile_q": 16, "thread_p": 2, "persistent": True, "lanes_m": 8, "block_c": 2},
+        "nchw", "bias",
+    ),
+    "bulk copies of parts of rows": Case(
+        "n3c5h9w14k33r3s3",
+        {"store": "bulk", "tile_p": 4, "tile_n": 2, "block_n": 64, "slices": 2, "persistent": True},
+    ),
+    "bulk copies of doubles": Case(
+        "n5c4h8w6k16r3s2",
+        {"store": "bulk", "tile_n": 4, "tile_p": 2, "tile_q": 5, "thread_q": 5, "thread_p": 4},
+        "nhwc-nchw", "none", "fp64",
+    ),
+    "idle lanes": Case("n3c4h8w14k20r3s3", {"tile_p": 6, "tile_q": 12, "thread_p": 2, "lanes_m": 32}),
     "tap": Case("n2c5h9w11k33r3s3st2x1pad1dil1x2", {"staging": "tap", "num_stages": 3, "tile_q": 8}, "nhwc", "bias"),
     "tap, channels first": Case("n1c5h9w11k20r2s3", {"staging": "tap", "num_stages": 1}, "nchw-nhwc", "bias_relu"),
     "pointwise": Case("n2c20h9w9k20r1s1st2", {"staging": "window", "block_c": 8, "tile_p": 4, "tile_q": 4,
@@ -319,7 +347,7 @@ def test_reals_are_close() -> None:
     assert np.linalg.norm(arrays["y"] - wanted) <= 1e-6 * np.linalg.norm(wanted)
 
 
-NON_FINITE = problem_of("n1c3h6w9k8r3s3pad1", "nchw", "bias")
+NON_FINITE = problem_of("n1c3h6w10k8r3s3pad1", "nchw", "bias")
 
 
 def non_finite_arrays() -> dict[str, np.ndarray[Any, Any]]:
@@ -331,7 +359,15 @@ def non_finite_arrays() -> dict[str, np.ndarray[Any, Any]]:
 
 
 @pytest.mark.parametrize(
-    "changes", [{}, {"staging": "tap"}, {"staging": "explicit"}, {"store": "shared", "store_n": 2}], ids=str
+    "changes",
+    [
+        {},
+        {"staging": "tap"},
+        {"staging": "explicit"},
+        {"store": "shared", "store_n": 2},
+        {"store": "bulk", "tile_q": 12},
+    ],
+    ids=str,
 )
 def test_padding_is_skipped_not_multiplied(changes: dict[str, Any]) -> None:
     arrays = non_finite_arrays()
@@ -347,20 +383,30 @@ MUTANTS: dict[str, tuple[str, str]] = {
     "a tap skipped": ("for (int s = 0; s < BLOCK_S; ++s) {", "for (int s = 1; s < BLOCK_S; ++s) {"),
     "a filter row skipped": ("for (int r = 0; r < BLOCK_R; ++r) {", "for (int r = 1; r < BLOCK_R; ++r) {"),
     "wait for one step less": ("kNumStages > 1 ? kNumStages - 2 : 0", "kNumStages - 1"),
-    "stage off by one": ("use.stage * STAGE_FLOATS", "(use.stage + 1) % kNumStages * STAGE_FLOATS"),
-    "no barrier before use": ("    __syncthreads();\n    if constexpr (kNumStages > 1) issue();",
-                              "    if constexpr (kNumStages > 1) issue();"),
+    "stage off by one": ("use.stage * STAGE_ELEMENTS", "(use.stage + 1) % kNumStages * STAGE_ELEMENTS"),
+    "no barrier before use": ("__syncthreads();\n      if constexpr (kNumStages > 1) issue();",
+                              "if constexpr (kNumStages > 1) issue();"),
     "no barrier after the plan": ("__syncthreads();  // the plan is complete\n", "\n"),
     "no barrier in the store": ("__syncthreads();  // the pass is written\n", "\n"),
     "no barrier between stores": ("__syncthreads();  // the stages, or the outputs", "// the stages, or the outputs"),
     "channels beyond C": ("(C % BLOCK_C == 0 || c + channel + j < C)", "true"),
     "columns beyond W": ("unsigned(col) < unsigned(W)", "col < W"),
     "rows beyond H": ("unsigned(h) < unsigned(H)", "h < H"),
-    "filters beyond K": ("if (k >= K) continue;", ""),
+    "filters beyond K": ("if (K % BLOCK_N != 0 && first_k + k >= K) continue;", ""),
     "a slice's sums taken away": ("+= mine[", "-= mine["),
     "no barrier before the sums": ("__syncthreads();  // the sums of the other", "// the sums of the other"),
     "the next box's copies are this one's": ("load_cta += gridDim.x;", ""),
     "no bias": ("kHasBias ? acc + bias : acc", "acc"),
+}  # fmt: skip
+
+BULK_MUTANTS: dict[str, tuple[str, str]] = {
+    "no wait for the copies": ("if constexpr (kStore == Store::bulk) ptx::cp_async_bulk_wait_group_read<0>();\n    if",
+                               "if"),
+    "no barrier before the runs": ("__syncthreads();  // the stages, the slices'", "// the stages, the slices'"),
+    "no barrier after the runs": ("__syncthreads();  // the runs are written", "// the runs are written"),
+    "no fence": ("ptx::fence_proxy_async_shared_cta();\n  __syncthreads", "__syncthreads"),
+    "rows beyond P": ("least(TILE_P, P - p) * Q", "TILE_P * Q"),
+    "filters beyond K": ("if (n >= N || p >= P || k >= K) return;", "if (n >= N || p >= P) return;"),
 }  # fmt: skip
 
 
@@ -372,7 +418,8 @@ def mutate(monkeypatch: pytest.MonkeyPatch, old: str, new: str) -> None:
         source = original(launch)
         if launch.template != "simt":
             return source
-        assert old in source.text
+        if old not in source.text:
+            raise ValueError(f"the kernel has no {old!r}")  # no failure that a mutant is expected to cause
         return Source(source.kernel, source.text.replace(old, new))
 
     monkeypatch.setattr(im2wingen.emulator.plan, "render", changed)
@@ -404,6 +451,20 @@ def test_mutants_are_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert SIMT.broken_rules(problem, TARGET, config) == []
     with pytest.raises((AssertionError, EmulatorError)):
         assert_exact_in_every_order(problem, config)
+
+
+@pytest.mark.parametrize("name", BULK_MUTANTS)
+def test_mutants_of_bulk_copies_are_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    mutate(monkeypatch, *BULK_MUTANTS[name])
+    case = CASES["bulk copies"]
+    with pytest.raises((AssertionError, EmulatorError)):
+        assert_exact_in_every_order(problem_of(case.shape, case.layout, case.epilogue), replace(SMALL, **case.config))
+
+
+def test_a_repair_before_the_copies_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    mutate(monkeypatch, "ptx::cp_async_bulk_wait_group<0>();", "")
+    with pytest.raises(AssertionError):
+        test_padding_is_skipped_not_multiplied({"store": "bulk", "tile_q": 12})
 
 
 def test_a_repair_left_out_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

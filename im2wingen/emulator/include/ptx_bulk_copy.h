@@ -5,6 +5,7 @@
 
 namespace emulator {
 void bulk_load(const char* name, void* smem, const void* gmem, uint32_t bytes, uint64_t* barrier);
+void bulk_store(const char* name, void* gmem, const void* smem, uint32_t bytes);
 void bulk_prefetch(const char* name, const void* gmem, uint32_t bytes);
 }  // namespace emulator
 
@@ -15,6 +16,9 @@ inline void cp_async_bulk_load(void* smem, const void* gmem, uint32_t bytes, uin
 inline void cp_async_bulk_load_hint(void* smem, const void* gmem, uint32_t bytes, uint64_t* barrier, uint64_t policy) {
   emulator::check_cache_policy("cp.async.bulk load", policy);
   emulator::bulk_load("cp.async.bulk load", smem, gmem, bytes, barrier);
+}
+inline void cp_async_bulk_store(void* gmem, const void* smem, uint32_t bytes) {
+  emulator::bulk_store("cp.async.bulk store", gmem, smem, bytes);
 }
 inline void cp_async_bulk_prefetch_l2_hint(const void* gmem, uint32_t bytes, uint64_t policy) {
   emulator::check_cache_policy("cp.async.bulk.prefetch", policy);

@@ -5,13 +5,13 @@
 #include "loads.h"
 #include "memory.h"
 #include "report.h"
+#include "tensor_copies.h"
 
 namespace emulator {
-namespace {
 
 constexpr size_t kUnit = sizeof(Chunk);
 
-void check_source(const char* name, const void* gmem, size_t bytes) {
+void check_global_run(const char* name, const void* gmem, size_t bytes) {
   if (reinterpret_cast<uintptr_t>(gmem) % kUnit || bytes % kUnit || bytes == 0)
     fail("%s of %zu bytes at %s: address and size must be multiples of 16, and the size not 0", name, bytes,
          describe_address(gmem).c_str());
@@ -19,10 +19,8 @@ void check_source(const char* name, const void* gmem, size_t bytes) {
     fail("%s of %zu bytes leaves its array: %s", name, bytes, describe_address(gmem).c_str());
 }
 
-}  // namespace
-
 void bulk_load(const char* name, void* smem, const void* gmem, uint32_t bytes, uint64_t* barrier) {
-  check_source(name, gmem, bytes);
+  check_global_run(name, gmem, bytes);
   if (reinterpret_cast<uintptr_t>(smem) % kUnit) fail("%s: shared memory is not aligned to 16 bytes", name);
   char* const to = static_cast<char*>(smem);
   const char* const from = static_cast<const char*>(gmem);
@@ -35,7 +33,7 @@ void bulk_load(const char* name, void* smem, const void* gmem, uint32_t bytes, u
   });
 }
 
-void bulk_prefetch(const char* name, const void* gmem, uint32_t bytes) { check_source(name, gmem, bytes); }
+void bulk_prefetch(const char* name, const void* gmem, uint32_t bytes) { check_global_run(name, gmem, bytes); }
 
 void check_cache_policy(const char* name, uint64_t policy) {
   if (policy != kEvictFirst && policy != kEvictLast)

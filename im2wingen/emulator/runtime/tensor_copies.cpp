@@ -121,6 +121,18 @@ void tensor_store(const char* name, const ptx::TensorMap* map, const void* smem,
   self().stores.open.push_back({box, read_box(box)});
 }
 
+void bulk_store(const char* name, void* gmem, const void* smem, uint32_t bytes) {
+  check_global_run(name, gmem, bytes);
+  if (reinterpret_cast<uintptr_t>(smem) % sizeof(Chunk)) fail("%s: shared memory is not aligned to 16 bytes", name);
+  require_shared(name, smem, bytes);
+  Box box = {name, {}, {}, const_cast<char*>(static_cast<const char*>(smem))};
+  box.map.begin = static_cast<char*>(gmem);
+  box.map.rank = 1;
+  box.map.element_bytes = sizeof(Chunk);
+  box.map.dims[0] = box.map.box[0] = bytes / sizeof(Chunk);
+  self().stores.open.push_back({box, read_box(box)});
+}
+
 void bulk_commit_group() {
   TensorStores& stores = self().stores;
   stores.groups.push_back(std::move(stores.open));

@@ -22,6 +22,9 @@ struct TensorStore {
   bool read = false;
 };
 
+// What a bulk copy demands of its run of bytes in global memory; `name` is the instruction that is to blame.
+void check_global_run(const char* name, const void* gmem, size_t bytes);
+
 // The stores of one thread.
 struct TensorStores {
   std::vector<TensorStore> open;                // of no group yet
