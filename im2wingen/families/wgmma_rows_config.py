@@ -17,8 +17,10 @@ _BARRIER_BYTES = 8
 _SCALE_BYTES = 8
 _PARTIAL_STEPS = 4  # of fp32
 _SHORT_STEPS = 6  # of a window whose steps are partial sums
-_OTHER_REGISTERS = 80  # of a thread that doesn't multiply, where consumers ask for more
+_OTHER_REGISTERS = 64  # of a thread that doesn't multiply, where consumers ask for more
+_SPLITTING_REGISTERS = 80  # likewise, where it splits fp32
 _MAX_REGISTERS = 240
+_BESIDE_ACCUMULATORS = 44  # registers of a consumer's thread
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,18 +34,17 @@ class WgmmaRowsConfig(Config):
     row_items: bool  # an item's tiles stay within an output row
     item_tiles: int
     num_consumer_warpgroups: int
+    multiplying_consumers: int  # of them, at a time; the others wait or store
     num_transformer_warps: int
     team_warps: int  # transformers that write a block together
     raw_stages: int  # of a team
     ring_blocks: int
+    num_storer_warps: int  # of an NCHW y; 1 for NHWC, where consumers store
+    staged_items: int  # of an NCHW y, that wait for the storers; 1 for NHWC
     row_order: RowOrder
     unit_rows: int  # 1 for strips
     l2_bursts: bool  # of x; units alone have them
     programmatic_launch: bool
-
-    @property
-    def threads(self) -> int:
-        return 128 * self.num_consumer_warpgroups + 32 * self.num_transformer_warps + 32
 
     @property
     def teams(self) -> int:
@@ -52,18 +53,6 @@ class WgmmaRowsConfig(Config):
     @property
     def item_slots(self) -> int:
         return TILE_SLOTS * self.item_tiles
-
-    def registers(self, target: Target) -> int:
-        """Of a thread at the launch, at most; an SM hands them out to four warps at a time."""
-        return min(255, target.regs_per_sm // round_up(self.threads, 128) // 8 * 8)
-
-    def asked_registers(self, target: Target) -> int:
-        """Of a consumer's thread, once the others have given theirs back; 0 where those are no whole warpgroups."""
-        if (self.num_transformer_warps + 1) % 4:
-            return 0
-        others = self.num_transformer_warps + 1
-        left = self.registers(target) * self.threads - 32 * others * _OTHER_REGISTERS
-        return min(_MAX_REGISTERS, left // (128 * self.num_consumer_warpgroups) // 8 * 8)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -196,17 +185,11 @@ class WgmmaRowsGeometry:
         scales = _SCALE_BYTES if self.split else 0
         return (self.parts * self.chunks * CHUNK_BYTES + scales) * self.config.block_n
 
-    @property
-    def item_step(self) -> int:
-        """Slots from one item to the next."""
-        pairs = self.problem.y_layout == "nchw" and self.problem.element_bytes == 2
-        return self.config.item_slots - (2 if pairs else 0)
-
     def items(self, rows: int) -> int:
         """Of a segment of so many output rows."""
         if self.config.row_items:
-            return rows * ceil_div(self.problem.q, self.item_step)
-        return ceil_div((rows - 1) * self.row_slots + self.problem.q, self.item_step)
+            return rows * ceil_div(self.problem.q, self.config.item_slots)
+        return ceil_div((rows - 1) * self.row_slots + self.problem.q, self.config.item_slots)
 
     @property
     def least_ring(self) -> int:
@@ -214,12 +197,24 @@ class WgmmaRowsGeometry:
         return max(self.mirrored_blocks + 1, self.halo_blocks + 1, self.config.teams)
 
     @property
+    def staged(self) -> bool:
+        """Whether items wait in shared memory to be stored by other warps."""
+        return self.problem.y_layout == "nchw"
+
+    @property
+    def staged_units(self) -> int:
+        """16 bytes of pixels of a channel's ring: the items, what the one before them left, gaps between segments."""
+        problem, config = self.problem, self.config
+        rows = problem.p if config.row_order == "strips" else min(config.unit_rows, problem.p)
+        gaps = min(2 * ceil_div(config.staged_items, self.items(rows) + 1), config.staged_items)
+        return config.staged_items * config.item_slots * problem.element_bytes // CHUNK_BYTES + 1 + 3 * gaps
+
+    @property
     def staging_bytes(self) -> int:
-        """Where consumers turn items of an NCHW y into rows of channels."""
-        if self.problem.y_layout == "nhwc":
+        if not self.staged:
             return 0
-        pitch = self.config.item_slots * self.problem.element_bytes + CHUNK_BYTES
-        return self.config.num_consumer_warpgroups * self.config.block_n * pitch
+        padding = (5 - self.staged_units % 4) % 4  # lanes' channels lie in different banks
+        return self.config.block_n * (self.staged_units + padding) * CHUNK_BYTES
 
     @property
     def smem_bytes(self) -> int:
@@ -229,7 +224,9 @@ class WgmmaRowsGeometry:
         bias = 0 if self.problem.epilogue == "none" else config.block_n * 4
         blocks = config.ring_blocks + self.mirrored_blocks
         scales = _SCALE_BYTES * (blocks + 2 * config.num_transformer_warps) if self.split else 0
-        barriers = (2 * config.ring_blocks + 2 * buffers + 1) * _BARRIER_BYTES
+        places = config.staged_items if self.staged else 0
+        pairs = config.ring_blocks + buffers + places
+        barriers = (2 * pairs + config.num_consumer_warpgroups + 1) * _BARRIER_BYTES
         whole = self.ring_bytes + buffers * self.raw_bytes + self.filter_bytes + self.staging_bytes
         return whole + bias + scales + barriers
 
@@ -238,9 +235,39 @@ class WgmmaRowsGeometry:
         """CTAs that share the output channels of a pixel."""
         return ceil_div(self.problem.k, self.config.block_n)
 
+    @property
+    def other_warps(self) -> int:
+        """Those of no consumer."""
+        return self.config.num_transformer_warps + (self.config.num_storer_warps if self.staged else 0) + 1
+
+    @property
+    def threads(self) -> int:
+        return 128 * self.config.num_consumer_warpgroups + 32 * self.other_warps
+
+    def registers(self, target: Target) -> int:
+        """Of a thread at the launch, at most; an SM hands them out to four warps at a time."""
+        return min(255, target.regs_per_sm // round_up(self.threads, 128) // 8 * 8)
+
+    @property
+    def other_registers(self) -> int:
+        """Of a thread that doesn't multiply, where consumers ask for more."""
+        return _SPLITTING_REGISTERS if self.split else _OTHER_REGISTERS
+
+    @property
+    def needed_registers(self) -> int:
+        """Of a consumer's thread."""
+        return self.accumulators + _BESIDE_ACCUMULATORS
+
     def consumer_registers(self, target: Target) -> int:
-        """What a consumer's thread asks for, 0 for what it has: split elements have three sets of accumulators."""
-        return self.config.asked_registers(target) if self.split else 0
+        """What a consumer's thread asks for once the others have given theirs back, 0 for what it has.
+
+        Split elements have three sets of accumulators, storers are more warps. Only whole warpgroups give any back.
+        """
+        short = self.staged and self.needed_registers > self.registers(target)
+        if not (self.split or short) or self.other_warps % 4:
+            return 0
+        left = self.registers(target) * self.threads - 32 * self.other_warps * self.other_registers
+        return min(_MAX_REGISTERS, left // (128 * self.config.num_consumer_warpgroups) // 8 * 8)
 
     @property
     def segments(self) -> int:

@@ -8,7 +8,6 @@ from im2wingen.target import Target
 
 MAX_CHANNELS = 15
 MAX_PRODUCTS = 256  # those of a tile are unrolled
-_OTHER_REGISTERS = 44  # of a consumer's thread, beside its accumulators
 
 
 def unsupported(problem: ConvProblem, target: AnyTarget) -> str | None:
@@ -69,12 +68,24 @@ RULES = (
         holds=lambda problem, target, config: config.num_consumer_warpgroups <= 4 and config.num_transformer_warps <= 8,
     ),
     Rule(
+        sentence="multiplying_consumers divides num_consumer_warpgroups",
+        holds=lambda problem, target, config: config.num_consumer_warpgroups % config.multiplying_consumers == 0,
+    ),
+    Rule(
         sentence="team_warps divides num_transformer_warps",
         holds=lambda problem, target, config: config.num_transformer_warps % config.team_warps == 0,
     ),
     Rule(
         sentence="the ring has a block more than an item and the windows of its slots, and one for each team",
         holds=lambda problem, target, config: config.ring_blocks >= _geometry(problem, config).least_ring,
+    ),
+    Rule(
+        sentence="num_storer_warps and staged_items are 1 for an NHWC y, and at most 8 and 16",
+        holds=lambda problem, target, config: (
+            (config.num_storer_warps <= 8 and config.staged_items <= 16)
+            if problem.y_layout == "nchw"
+            else (config.num_storer_warps == config.staged_items == 1)
+        ),
     ),
     Rule(
         sentence="unit_rows is 1 for strips, and at most P",
@@ -91,8 +102,8 @@ RULES = (
     Rule(
         sentence="the accumulators fit a thread's registers",
         holds=lambda problem, target, config: (
-            _geometry(problem, config).accumulators + _OTHER_REGISTERS
-            <= (_geometry(problem, config).consumer_registers(target) or config.registers(target))
+            _geometry(problem, config).needed_registers
+            <= (_geometry(problem, config).consumer_registers(target) or _geometry(problem, config).registers(target))
         ),
     ),
     Rule(

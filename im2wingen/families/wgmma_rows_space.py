@@ -27,6 +27,7 @@ _SPARE_BLOCKS = 7  # of the ring, beyond those that items hold: transformers wri
 _UNIT_ROWS = (2, 1, 4, 8)
 _CRAMPED = 1.4  # times the estimate where two consumers and a spare block don't fit
 _WHOLE_GROUP = 3  # transformers that are a warpgroup with the loading warp, which may hand registers to consumers
+_STORERS = (4, 2, 1)
 
 
 def suggest(problem: ConvProblem, target: Target, choose: Choose) -> WgmmaRowsConfig:
@@ -39,11 +40,14 @@ def suggest(problem: ConvProblem, target: Target, choose: Choose) -> WgmmaRowsCo
         return [value for value in values if not _broken(_with(config, problem, field, value), problem, target)]
 
     for field, values in (
+        ("num_storer_warps", _STORERS if problem.y_layout == "nchw" else (1,)),
         ("item_tiles", (2, 1, 4) if dram_bound else (1, 2)),
         ("num_consumer_warpgroups", _consumers(config, problem, target)),
+        ("multiplying_consumers", _turns),
         ("num_transformer_warps", (_WHOLE_GROUP, 4, 2, 6, 1) if problem.precision == "fp32" else (4, 3, 2, 6, 1)),
         ("team_warps", _teams),
         ("raw_stages", (2, 1, 3)),
+        ("staged_items", _staged),
         ("ring_blocks", _rings),
     ):
         wanted = values(config, problem) if callable(values) else values
@@ -56,7 +60,7 @@ def suggest(problem: ConvProblem, target: Target, choose: Choose) -> WgmmaRowsCo
             unit_rows=_choose_of(choose, "unit_rows", [rows for rows in _UNIT_ROWS if rows == 1 or rows <= problem.p]),
             l2_bursts=choose("l2_bursts", [True, False]),
         )
-    return replace(config, programmatic_launch=choose("programmatic_launch", [False, True]))
+    return replace(config, programmatic_launch=choose("programmatic_launch", [True, False]))
 
 
 def default(problem: ConvProblem, target: Target) -> WgmmaRowsConfig:
@@ -78,6 +82,8 @@ def _with(config: WgmmaRowsConfig, problem: ConvProblem, field: str, value: int)
     changes: dict[str, Any] = {field: value}
     if field == "num_transformer_warps":
         changes["team_warps"] = value
+    if field == "num_consumer_warpgroups":
+        changes["multiplying_consumers"] = value
     changed = replace(config, **changes)
     return changed if field == "ring_blocks" else replace(changed, ring_blocks=_least_ring(changed, problem))
 
@@ -125,6 +131,7 @@ def has_shapes(problem: ConvProblem, target: Target) -> bool:
 
 def _all_shapes(problem: ConvProblem) -> Iterator[WgmmaRowsConfig]:
     transformers = _WHOLE_GROUP if problem.precision == "fp32" else 1
+    storers = _STORERS[0] if problem.y_layout == "nchw" else 1
     for block_n in _block_ns(problem.k):
         for block_rows in _parts(problem.r, problem.stride_h, problem.dilation_h):
             for slot_columns in _parts(problem.s, problem.stride_w, problem.dilation_w):
@@ -132,9 +139,10 @@ def _all_shapes(problem: ConvProblem) -> Iterator[WgmmaRowsConfig]:
                 for slot_order, row_items in product(orders, (False, True)):
                     config = WgmmaRowsConfig(
                         block_rows=block_rows, slot_columns=slot_columns, slot_order=slot_order, block_n=block_n,
-                        row_items=row_items, item_tiles=1, num_consumer_warpgroups=1,
+                        row_items=row_items, item_tiles=1, num_consumer_warpgroups=1, multiplying_consumers=1,
                         num_transformer_warps=transformers, team_warps=transformers, raw_stages=1, ring_blocks=1,
-                        row_order="strips", unit_rows=1, l2_bursts=False, programmatic_launch=False,
+                        num_storer_warps=storers, staged_items=1, row_order="strips", unit_rows=1, l2_bursts=False,
+                        programmatic_launch=False,
                     )  # fmt: skip
                     yield replace(config, ring_blocks=_least_ring(config, problem))
 
@@ -161,6 +169,21 @@ def _consumers(config: WgmmaRowsConfig, problem: ConvProblem, target: Target) ->
     return (2, 3, 4, 1) if geometry.steps * config.block_n / 2 > _LONG_TILE else (4, 3, 2, 1)
 
 
+def _turns(config: WgmmaRowsConfig, problem: ConvProblem) -> list[int]:
+    """All consumers at a time, or fewer; split elements are added up in between, which others' products hide."""
+    consumers = config.num_consumer_warpgroups
+    some = () if problem.precision == "fp32" else (1, 2)
+    return [turns for turns in dict.fromkeys((consumers, *some)) if consumers % turns == 0]
+
+
+def _staged(config: WgmmaRowsConfig, problem: ConvProblem) -> list[int]:
+    """An item of each consumer and one that is stored, or more, or fewer."""
+    if problem.y_layout == "nhwc":
+        return [1]
+    consumers = config.num_consumer_warpgroups
+    return list(dict.fromkeys((consumers + 1, 2 * consumers, consumers, 1)))
+
+
 def _teams(config: WgmmaRowsConfig, problem: ConvProblem) -> list[int]:
     """All transformers together where raw rows and ring are large, else each alone; or in pairs."""
     warps = config.num_transformer_warps
@@ -171,7 +194,7 @@ def _teams(config: WgmmaRowsConfig, problem: ConvProblem) -> list[int]:
 def _rings(config: WgmmaRowsConfig, problem: ConvProblem) -> list[int]:
     """Blocks that items and some spare ones hold, and fewer, and more."""
     geometry = WgmmaRowsGeometry(problem=problem, config=config)
-    held = ceil_div(config.num_consumer_warpgroups * geometry.item_step, geometry.row_slots) + geometry.halo_blocks
+    held = ceil_div(config.num_consumer_warpgroups * config.item_slots, geometry.row_slots) + geometry.halo_blocks
     least = _least_ring(config, problem)
     wanted = max(least, held + _SPARE_BLOCKS)
     sizes = [*range(wanted, least, -1), wanted + 4, least]

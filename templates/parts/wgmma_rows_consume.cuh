@@ -1,64 +1,53 @@
 // ---- the consumers: blocks -> products -> y ----
-__device__ __forceinline__ void store_tile(const float (&acc)[WGMMA_N / 2], const Item& item, int tile, const float* bias,
-                                           Element* staging, Element* y, Probe& probe, uint64_t policy) {
-  if constexpr (kOutputChannelsLast) {
-    store_pixel<0>(acc, item, tile, bias, y, probe, policy);
-    store_pixel<1>(acc, item, tile, bias, y, probe, policy);
-  } else if constexpr (sizeof(Element) == 4) {
-    stage_words(acc, staging, item, tile, bias);
-  } else {
-    stage_tile(acc, staging, item, tile, bias);
+// Where a consumer's tiles go: to y, or to staging.
+struct Output {
+  Element* y;
+  const float* bias;
+  uint64_t policy;   // of an NHWC y
+  Element* staging;  // of an NCHW y: pixel `begin` of the item's segment at `place` in the rings
+  int begin, place;
+
+  __device__ __forceinline__ void take(const float (&acc)[WGMMA_N / 2], const Item& item, int tile, Probe& probe) const {
+    if constexpr (kOutputChannelsLast) {
+      store_pixel<0>(acc, item, tile, bias, y, probe, policy);
+      store_pixel<1>(acc, item, tile, bias, y, probe, policy);
+    } else {
+      stage_tile(acc, staging, item, begin, place, tile, bias);
+    }
   }
-}
+};
 
 // Tile by tile as their sums are complete; after the last one the blocks below `unneeded` are given back.
 template <int TILE>
 __device__ __forceinline__ void store_tiles(Accumulators& acc, Blocks& blocks, int unneeded, const Item& item,
-                                            const float* bias, Element* staging, Element* y, Probe& probe, uint64_t policy) {
+                                            const Output& output, Probe& probe) {
   ptx::wgmma_wait_group<ITEM_TILES - 1 - TILE>();
   ptx::wgmma_fence_operand(acc[TILE]);
   if constexpr (TILE == ITEM_TILES - 1) blocks.release_below(unneeded);
-  store_tile(acc[TILE], item, TILE, bias, staging, y, probe, policy);
-  if constexpr (TILE + 1 < ITEM_TILES)
-    store_tiles<TILE + 1>(acc, blocks, unneeded, item, bias, staging, y, probe, policy);
+  output.take(acc[TILE], item, TILE, probe);
+  if constexpr (TILE + 1 < ITEM_TILES) store_tiles<TILE + 1>(acc, blocks, unneeded, item, output, probe);
 }
 
-__device__ __forceinline__ void store_staged(const Element* staging, const Item& item, Element* y, Probe& probe,
-                                             uint64_t policy) {
-  if constexpr (sizeof(Element) == 4)
-    store_words(staging, item, y, probe, policy);
-  else
-    store_rows(staging, item, y, probe, policy);
+// Consumers' turns: item `number` of the CTA is multiplied once the products of the one kMultiplying before are nearly done.
+__device__ __forceinline__ void await_turn(const Smem& smem, int number) {
+  const int before = number - kMultiplying;
+  if (before >= 0) wait(smem.multiplied + before % kConsumers, before / kConsumers & 1);
 }
-__device__ __forceinline__ void repair(const Element* x, const Element* w, const Element* bias, Element* y, const Item& item) {
-  if constexpr (kOutputChannelsLast)
-    repair_pixels(x, w, bias, y, item);
-  else if constexpr (sizeof(Element) == 4)
-    repair_words(x, w, bias, y, item);
-  else
-    repair_rows(x, w, bias, y, item);
-}
-
-// The segment's items in order: how many, and where one begins.
-__device__ __forceinline__ int items_of(const Segment& segment) {
-  if constexpr (kRowItems) return segment.rows * ROW_ITEMS;
-  return ((segment.rows - 1) * ROW_SLOTS + Q + ITEM_STEP - 1) / ITEM_STEP;
-}
-__device__ __forceinline__ int first_slot_of(int item) {
-  return kRowItems ? item / ROW_ITEMS * ROW_SLOTS + item % ROW_ITEMS * ITEM_STEP : item * ITEM_STEP;
+__device__ __forceinline__ void end_turn(const Smem& smem, int index, int lane) {
+  if (lane == 0) ptx::mbarrier_arrive(smem.multiplied + index);
 }
 
 // Consumer `index` takes every kConsumers-th item; they take turns also from one segment to the next.
 __device__ __forceinline__ void consume(const Smem& smem, int index, int warp, int lane, const Element* x, const Element* w,
                                         const Element* bias, Element* y) {
   const uint32_t ring = smem_units(smem.ring), filters = smem_units(smem.filters);
-  Element* const staging = smem.staging + index * (STAGING_BYTES / kConsumers / int(sizeof(Element)));
   const Scale* const filter_scales = reinterpret_cast<const Scale*>(smem.filters + 2 * FILTER_CHUNKS * 16);
-  uint64_t policy = 0;
-  if constexpr (kBursts) policy = ptx::createpolicy_evict_first();
+  Output output = {y, smem.bias, 0, smem.staging, 0, 0};
+  if constexpr (kBursts && kOutputChannelsLast) output.policy = ptx::createpolicy_evict_first();
   Blocks blocks = {smem, lane};
   Walk walk;
   Segment segment;
+  Staged staged;
   int first_block = 0;  // of the segment
   int next = index;     // item of the segment
   wait(smem.filters_full, 0);
@@ -67,8 +56,7 @@ __device__ __forceinline__ void consume(const Smem& smem, int index, int warp, i
     const int items = items_of(segment);
 #pragma unroll 1
     for (; next < items; next += kConsumers) {
-      const int first_slot = first_slot_of(next), row = first_slot / ROW_SLOTS;
-      const int end_slot = kRowItems ? min(first_slot + ITEM_STEP, (row + 1) * ROW_SLOTS) : first_slot + ITEM_STEP;
+      const int first_slot = first_slot_of(next), end_slot = end_slot_of(next), row = first_slot / ROW_SLOTS;
       const Item item = {segment, first_slot, end_slot, int(blockIdx.x) % K_BLOCKS * WGMMA_N, warp % 4, lane};
       const int last_row = min(segment.rows - 1, (end_slot - 1) / ROW_SLOTS);
       blocks.release_below(first_block + row);
@@ -76,7 +64,15 @@ __device__ __forceinline__ void consume(const Smem& smem, int index, int warp, i
       const Windows windows(ring, first_block + row, first_slot);
       const int next_row = first_slot_of(next + kConsumers) / ROW_SLOTS;  // that the consumer needs next
       const int unneeded = next + kConsumers < items ? next_row : segment.blocks();
+      if constexpr (!kOutputChannelsLast) {
+        output.begin = pixels_before(first_slot);
+        output.place = staged.place(output.begin);
+      }
+      const auto await_staging = [&] {
+        if constexpr (!kOutputChannelsLast) wait(smem.staged_empty + staged.slot(next), staged.parity(next) ^ 1);
+      };
       Probe probe;
+      if constexpr (kTurns) await_turn(smem, staged.items + next);
       if constexpr (kSplit) {
 #pragma unroll 1
         for (int tile = 0; tile < ITEM_TILES; ++tile) {
@@ -84,25 +80,32 @@ __device__ __forceinline__ void consume(const Smem& smem, int index, int warp, i
           const SlotScales scales(smem.scales, first_block + row, item, tile);
           // anew for each tile: descriptors of all filters would take too many registers
           multiply_split<0>(sum, high, mixed, windows, tile * 64, smem_units(smem.filters), scales);
+          if (kTurns && tile + 1 == ITEM_TILES) end_turn(smem, index, lane);
           finish_split(sum, filter_scales, item, scales);
           __syncwarp();  // all lanes have read the blocks' scales
-          if (tile == ITEM_TILES - 1) blocks.release_below(first_block + unneeded);
-          if (!kOutputChannelsLast && tile == 0) ptx::barrier_sync(1 + index, 128);  // likewise
-          store_tile(sum, item, tile, smem.bias, staging, y, probe, policy);
+          if (tile + 1 == ITEM_TILES) blocks.release_below(first_block + unneeded);
+          if (tile == 0) await_staging();
+          output.take(sum, item, tile, probe);
         }
       } else {
         Accumulators acc;
         multiply_item(acc, windows, filters);
-        if constexpr (!kOutputChannelsLast) ptx::barrier_sync(1 + index, 128);  // staging may be written
-        store_tiles<0>(acc, blocks, first_block + unneeded, item, smem.bias, staging, y, probe, policy);
+        if constexpr (kTurns) {
+          ptx::wgmma_wait_group<1>();
+          end_turn(smem, index, lane);
+        }
+        await_staging();
+        store_tiles<0>(acc, blocks, first_block + unneeded, item, output, probe);
       }
-      if constexpr (!kOutputChannelsLast) {
-        ptx::barrier_sync(1 + index, 128);  // staging is complete
-        store_staged(staging, item, y, probe, policy);
+      if constexpr (kOutputChannelsLast) {
+        if (kRepair && probe.saw_nan()) repair_pixels(x, w, bias, y, item);
+      } else {
+        __syncwarp();  // all lanes have written
+        if (lane == 0) ptx::mbarrier_arrive(smem.staged_full + staged.slot(next));
       }
-      if (kRepair && probe.saw_nan()) repair(x, w, bias, y, item);
     }
     next -= items;
+    staged.pass(segment, items);
     first_block += segment.blocks();
     blocks.release_below(first_block);
   }

@@ -1,11 +1,8 @@
 // ---- sizes ----
-constexpr int THREADS = 128 * kConsumers + 32 * kTransformers + 32;
-constexpr int OTHER_REGISTERS = 80;  // of a transformer's or loader's thread, where consumers ask for more
+constexpr int THREADS = 128 * kConsumers + 32 * (kTransformers + kStorers + 1);
 constexpr int STEPS = CHUNKS / 2;  // wgmmas of a tile of 64 slots
 constexpr int ITEM_SLOTS = 64 * ITEM_TILES;
-// From one item to the next. Stores of two NCHW pixels fit the warps' lanes wherever the first one is aligned.
-constexpr int ITEM_STEP = kOutputChannelsLast || sizeof(Element) == 4 ? ITEM_SLOTS : ITEM_SLOTS - 2;
-constexpr int ROW_ITEMS = ceil_div(Q, ITEM_STEP);  // of an output row, with kRowItems
+constexpr int ROW_ITEMS = ceil_div(Q, ITEM_SLOTS);  // of an output row, with kRowItems
 constexpr int MIRRORED_BLOCKS = kRowItems ? 0 : HALO_BLOCKS + (ITEM_SLOTS - 1 + HALO_SLOTS + ROW_SLOTS - 1) / ROW_SLOTS;
 constexpr int PLANE_SLOTS = (kRingBlocks + MIRRORED_BLOCKS) * ROW_SLOTS;  // from one plane to the next
 constexpr int PART_PLANES = PLANES * PLANE_SLOTS;  // chunks of the ring's high parts; as many low ones follow
@@ -19,8 +16,14 @@ constexpr int RAW_BYTES = RAW_PARTS * RAW_PART_BYTES;  // of a buffer
 constexpr int kTeams = kTransformers / kTeamWarps, RAW_BUFFERS = kTeams * kRawStages;
 constexpr int FILTER_CHUNKS = CHUNKS * WGMMA_N;  // of one part
 constexpr int FILTER_BYTES = PARTS * FILTER_CHUNKS * 16 + (kSplit ? WGMMA_N * 8 : 0);
-constexpr int STAGING_PITCH = ITEM_SLOTS + UNIT;  // of a channel; 8 neighbouring ones lie in different banks
-constexpr int STAGING_BYTES = kOutputChannelsLast ? 0 : kConsumers * WGMMA_N * STAGING_PITCH * sizeof(Element);
+// A channel's ring in staging holds kStagedItems items, what the one before them left, and gaps between segments.
+constexpr int SEGMENT_ROWS = kRowOrder == UNITS && UNIT_ROWS < P ? UNIT_ROWS : P;  // of most segments
+constexpr int SEGMENT_ITEMS =
+    kRowItems ? SEGMENT_ROWS * ROW_ITEMS : ceil_div((SEGMENT_ROWS - 1) * ROW_SLOTS + Q, ITEM_SLOTS);
+constexpr int MOST_GAPS = 2 * ceil_div(kStagedItems, SEGMENT_ITEMS + 1), GAPS = MOST_GAPS < kStagedItems ? MOST_GAPS : kStagedItems;
+constexpr int STAGED_UNITS = kStagedItems * ITEM_SLOTS / UNIT + 1 + 3 * GAPS, STAGED_PIXELS = STAGED_UNITS * UNIT;
+constexpr int STAGING_PITCH = (STAGED_UNITS + (5 - STAGED_UNITS % 4) % 4) * UNIT;  // lanes' channels lie in different banks
+constexpr int STAGING_BYTES = kStorers > 0 ? WGMMA_N * STAGING_PITCH * sizeof(Element) : 0;
 constexpr int BIAS_BYTES = kHasBias ? WGMMA_N * 4 : 0;
 constexpr int SCALE_BYTES = kSplit ? (kRingBlocks + MIRRORED_BLOCKS + 2 * kTransformers) * 8 : 0;  // and ranges
 constexpr int64_t INPUT_BYTES = int64_t(N) * H * W * C * sizeof(Element);
@@ -29,7 +32,9 @@ constexpr int64_t INPUT_UNITS_END = INPUT_BYTES / 16 * 16;  // bulk copies end h
 // ---- what the parameters must obey ----
 static_assert(WGMMA_N % 8 == 0 && WGMMA_N <= 256, "the N of wgmma");
 static_assert(kRingBlocks > MIRRORED_BLOCKS && kRingBlocks > HALO_BLOCKS, "an item and the windows of its slots fit the ring");
-static_assert(CONSUMER_REGISTERS == 0 || kTransformers % 4 == 3, "whole warpgroups ask for registers and give them back");
+static_assert(CONSUMER_REGISTERS == 0 || (kTransformers + kStorers) % 4 == 3, "whole warpgroups give registers back");
+static_assert(kConsumers % kMultiplying == 0, "a wait tells a turn from the next, not from the one after");
+static_assert((kStorers > 0) != kOutputChannelsLast, "warps store an NCHW y");
 static_assert(kTransformers % kTeamWarps == 0, "a team is some of the transformers");
 static_assert(kTeams <= kRingBlocks, "a wait tells a round of the ring from the next, not from the one after");
 static_assert(kRowOrder == UNITS || UNIT_ROWS == 1, "strips have no units");
@@ -41,11 +46,11 @@ struct Smem {
   unsigned char* ring;     // (PARTS, PLANES, kRingBlocks + MIRRORED_BLOCKS, ROW_SLOTS), 16 bytes each
   unsigned char* raw;      // (kTeams, kRawStages, RAW_PARTS): rows of x as they lie in global memory
   unsigned char* filters;  // (PARTS, CHUNKS, WGMMA_N), 16 bytes each; then the columns' scales
-  Element* staging;        // (kConsumers, WGMMA_N, STAGING_PITCH): items of an NCHW y
+  Element* staging;        // (WGMMA_N, STAGING_PITCH): pixels of an NCHW y
   float* bias;             // (WGMMA_N), in the order of channels
   Scale* scales;           // (kRingBlocks + MIRRORED_BLOCKS) of split blocks
   Range* ranges;           // (2, kTransformers): what each warp of a team has seen, of a block and the next
-  uint64_t *block_full, *block_empty, *raw_full, *raw_empty, *filters_full;
+  uint64_t *block_full, *block_empty, *raw_full, *raw_empty, *staged_full, *staged_empty, *multiplied, *filters_full;
 };
 __device__ __forceinline__ Smem shared_memory(unsigned char* memory) {
   Smem smem;
@@ -60,7 +65,10 @@ __device__ __forceinline__ Smem shared_memory(unsigned char* memory) {
   smem.block_empty = smem.block_full + kRingBlocks;
   smem.raw_full = smem.block_empty + kRingBlocks;
   smem.raw_empty = smem.raw_full + RAW_BUFFERS;
-  smem.filters_full = smem.raw_empty + RAW_BUFFERS;
+  smem.staged_full = smem.raw_empty + RAW_BUFFERS;
+  smem.staged_empty = smem.staged_full + (kStorers > 0 ? kStagedItems : 0);
+  smem.multiplied = smem.staged_empty + (kStorers > 0 ? kStagedItems : 0);
+  smem.filters_full = smem.multiplied + kConsumers;
   return smem;
 }
 __device__ __forceinline__ void init_barriers(const Smem& smem) {
@@ -72,6 +80,11 @@ __device__ __forceinline__ void init_barriers(const Smem& smem) {
     ptx::mbarrier_init(smem.raw_full + i, 1);
     ptx::mbarrier_init(smem.raw_empty + i, kTeamWarps);
   }
+  for (int i = 0; kStorers > 0 && i < kStagedItems; ++i) {
+    ptx::mbarrier_init(smem.staged_full + i, 4);
+    ptx::mbarrier_init(smem.staged_empty + i, kStorers);
+  }
+  for (int i = 0; i < kConsumers; ++i) ptx::mbarrier_init(smem.multiplied + i, 4);
   ptx::mbarrier_init(smem.filters_full, 1);
 }
 __device__ __forceinline__ void wait(uint64_t* barrier, uint32_t parity) {

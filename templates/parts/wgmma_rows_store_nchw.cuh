@@ -1,103 +1,163 @@
-// ---- y in NCHW: the consumer's tiles become rows of a channel in shared memory; a warp stores WGMMA_N / 4 channels ----
-// A tile to its place in staging: (WGMMA_N, STAGING_PITCH).
-__device__ __forceinline__ void stage_tile(const float (&acc)[WGMMA_N / 2], Element* staging, const Item& item, int tile,
-                                           const float* bias) {
-  // matrices of 8 slots x 8 channels: two of a warp's slots, two of its channels; this lane's row is a channel
-  Element* row = staging + (item.lane / 16 * 8 + item.lane % 8) * STAGING_PITCH + tile * 64 + item.warp * 16 + item.lane / 8 % 2 * 8;
-#pragma unroll
-  for (int j = 0; j < WGMMA_N / 8; j += 2) {
-    uint32_t fragments[4];
-#pragma unroll
-    for (int i = 0; i < 2 && j + i < WGMMA_N / 8; ++i) {
-      const float* d = acc + (j + i) * 4;
-      const float* channel_bias = bias + (j + i) * 8 + item.lane % 4 * 2;
-      const float bias0 = kHasBias ? channel_bias[0] : 0.0f, bias1 = kHasBias ? channel_bias[1] : 0.0f;
-      fragments[2 * i] = pack(epilogue(d[0], bias0), epilogue(d[1], bias1));
-      fragments[2 * i + 1] = pack(epilogue(d[2], bias0), epilogue(d[3], bias1));
-    }
-    if (j + 1 < WGMMA_N / 8)
-      ptx::stmatrix_x4_trans(row + j * 8 * STAGING_PITCH, fragments);
-    else
-      ptx::stmatrix_x2_trans(row + j * 8 * STAGING_PITCH, {fragments[0], fragments[1]});
-  }
+// ---- y in NCHW: consumers put items into staging, where storers find them ----
+// A channel's pixels of a segment are a run: they lie one after the other in y. In staging they lie likewise in the
+// channel's ring of STAGED_PIXELS, each as far into 16 bytes as in y, so that whole 16 bytes can be moved at once.
+__device__ __forceinline__ int elements_into_unit(const Segment& segment, int k) {
+  const uint32_t rows = (uint32_t(segment.n) * K + k) * P + segment.p;
+  return int(rows * Q % UNIT);  // of a run's first pixel
 }
-
-// Two neighbouring pixels of an item, of every other channel: 4-byte aligned in y. Pixels count within the segment, whose
-// rows follow each other in y. One or both may lie beside the item's.
-struct Word {
-  int parity;          // of the channels; those of the other parity may begin at another place within 4 bytes
-  int pixel;
-  bool first, second;  // whether they are the item's
-  int place0, place1;  // in a row of staging; of one that is not, of the other
-};
 __device__ __forceinline__ int pixels_before(int slot) { return slot / ROW_SLOTS * Q + min(slot % ROW_SLOTS, Q); }
-__device__ __forceinline__ int place_of(const Item& item, int pixel) {
-  return pixel + pixel / Q * HALO_SLOTS - item.first_slot;
-}
 
-constexpr int WARP_CHANNELS = WGMMA_N / 4, WORD_CHANNELS = WARP_CHANNELS / 2;
-__device__ __forceinline__ int warp_channel(const Item& item) { return item.channel + item.warp * WARP_CHANNELS; }
+// Where the items of a segment are in staging. All who look walk the same segments.
+struct Staged {
+  int items = 0;   // of the CTA before the segment
+  int origin = 0;  // place in a ring of what is UNIT - 1 or less before a run's first pixel; whole 16 bytes
 
-__device__ __forceinline__ void store_word(Element* to, uint32_t pair, uint64_t policy) {
-  if constexpr (kBursts)
-    ptx::st_global_hint(to, pair, policy);
-  else
-    *reinterpret_cast<uint32_t*>(to) = pair;
-}
+  __device__ __forceinline__ int slot(int item) const { return (items + item) % kStagedItems; }
+  __device__ __forceinline__ uint32_t parity(int item) const { return (items + item) / kStagedItems & 1; }
+  __device__ __forceinline__ int place(int pixel) const { return (origin + pixel) % STAGED_PIXELS; }
+  __device__ __forceinline__ void pass(const Segment& segment, int count) {
+    items += count;
+    origin = (origin + (segment.rows * Q + 2 * UNIT - 2) / UNIT * UNIT) % STAGED_PIXELS;
+  }
+};
+__device__ __forceinline__ int around(int place) { return place < STAGED_PIXELS ? place : place - STAGED_PIXELS; }
 
-// Calls act(word) for the words that the lane stores.
-template <class Act>
-__device__ __forceinline__ void for_each_word(const Item& item, Act act) {
-  const int begin = pixels_before(item.first_slot);
-  const int end = min(pixels_before(item.end_slot), item.segment.rows * Q), last = end - 1;
-  if (begin == end) return;
+// A tile of an item that begins with pixel `begin` of the segment, at `place` in the rings.
+__device__ __forceinline__ void stage_tile(const float (&acc)[WGMMA_N / 2], Element* staging, const Item& item, int begin,
+                                           int place, int tile, const float* bias) {
+  // at once the lanes write 8 pixels of 4 channels
 #pragma unroll
-  for (int parity = 0; parity < 2; ++parity) {
-    const uint32_t channel = uint32_t(item.segment.n) * K + warp_channel(item) + parity;
-    const int odd = (channel * P * Q + item.segment.p * Q + begin) & 1;
+  for (int half = 0; half < 2; ++half) {
+    const Pixel pixel = pixel_of(item, tile, half);
+    if (!pixel.exists) continue;
+    const int ahead = place + pixel.row * Q + pixel.q - begin;
 #pragma unroll
-    for (int i = 0; i < ITEM_SLOTS / 64; ++i) {
-      const int pixel = begin - odd + 2 * (item.lane + 32 * i);
-      act(Word{parity, pixel, pixel >= begin && pixel < end, pixel + 1 < end,
-               place_of(item, min(max(pixel, begin), last)), place_of(item, min(pixel + 1, last))});
+    for (int second = 0; second < 2; ++second) {
+      const int channel = item.lane % 4 * 2 + second;
+      // 8 channels further a run begins as far into 16 bytes
+      const int into = elements_into_unit(item.segment, item.channel + channel);
+      Element* const to = staging + channel * STAGING_PITCH + around(ahead + into);
+#pragma unroll
+      for (int i = 0; i < WGMMA_N / 8; ++i) {
+        const float value = epilogue(acc[i * 4 + half * 2 + second], kHasBias ? bias[i * 8 + channel] : 0.0f);
+        to[i * 8 * STAGING_PITCH] = from_float<Element>(value);
+      }
     }
   }
 }
 
-__device__ __forceinline__ void store_rows(const Element* staging, const Item& item, Element* y, Probe& probe, uint64_t policy) {
-  const int left = K - warp_channel(item);
-  staging += item.warp * WARP_CHANNELS * STAGING_PITCH;
-  y += output_offset(item.segment.n, item.segment.p, 0, warp_channel(item));
-  for_each_word(item, [&](const Word& word) {
-    uint32_t pairs[WORD_CHANNELS];
-#pragma unroll
-    for (int i = 0; i < WORD_CHANNELS; ++i) {
-      const uint16_t* row = reinterpret_cast<const uint16_t*>(staging + (2 * i + word.parity) * STAGING_PITCH);
-      pairs[i] = row[word.place0] | uint32_t(row[word.place1]) << 16;
-      probe.look_at(pairs[i]);
-    }
-    Element* to = y + int64_t(word.parity) * P * Q + word.pixel + (word.first ? 0 : 1);
-    const auto is_channel = [&](int i) { return K % WGMMA_N == 0 || 2 * i + word.parity < left; };
-    if (word.first && word.second) {
-#pragma unroll
-      for (int i = 0; i < WORD_CHANNELS; ++i)
-        if (is_channel(i)) store_word(to + 2 * i * int64_t(P) * Q, pairs[i], policy);
-    } else if (word.first || word.second) {
-#pragma unroll
-      for (int i = 0; i < WORD_CHANNELS; ++i)
-        if (is_channel(i))
-          *reinterpret_cast<uint16_t*>(to + 2 * i * int64_t(P) * Q) = uint16_t(pairs[i]);  // both halves are alike
-    }
-  });
+// ---- the storers ----
+// An item in staging: pixels begin ... end - 1 of its segment, of which the last ones short of 16 bytes are left to the next
+// item, if there is one.
+struct StagedItem {
+  Segment segment;
+  int begin, end, place;
+  bool last;    // of the segment
+  int channel;  // the CTA's first
+};
+// 16 bytes of y, of which elements from ... to - 1 are the item's.
+struct StagedUnit {
+  int place;       // element of staging
+  int64_t offset;  // of y
+  int k, pixel;    // of element 0, which may lie before the run
+  int from, to;
+
+  __device__ __forceinline__ bool whole() const { return from == 0 && to == UNIT; }
+};
+constexpr int RUN_UNITS = ITEM_SLOTS / UNIT;  // whole ones, at most, of an item's channel
+__device__ __forceinline__ StagedUnit staged_unit(const StagedItem& item, int channel, int unit) {
+  const int k = item.channel + channel, into = elements_into_unit(item.segment, k);
+  const int first = (into + item.begin) / UNIT * UNIT + unit * UNIT - into;  // pixel
+  const int place = around((item.place + into) / UNIT * UNIT + unit * UNIT);
+  const int to = K % WGMMA_N == 0 || k < K ? min(item.end - first, UNIT) : 0;
+  return {channel * STAGING_PITCH + place, output_offset(item.segment.n, item.segment.p, 0, k) + first, k, first,
+          max(-first, 0), item.last || to == UNIT ? to : 0};
 }
 
-__device__ __noinline__ void repair_rows(const Element* x, const Element* w, const Element* bias, Element* y, Item item) {
-  for_each_word(item, [&](const Word& word) {
+// Calls act(index) for each of the item's units that a storer's thread stores, BATCH times in a row where there are more.
+constexpr int STORER_THREADS = kStorers > 0 ? 32 * kStorers : 32, ITEM_UNITS = WGMMA_N * RUN_UNITS;
+constexpr int BATCH = ITEM_UNITS >= 4 * STORER_THREADS ? 4 : ceil_div(ITEM_UNITS, STORER_THREADS);
+
+// Element by element: the first and last ones of a run.
+__device__ __forceinline__ void store_part(const StagedUnit& unit, const Element* staging, Element* y, Probe& probe) {
 #pragma unroll 1
-    for (int i = 0; i < WARP_CHANNELS; ++i) {  // two pixels of each channel
-      const int k = warp_channel(item) + i / 2 * 2 + word.parity, pixel = word.pixel + i % 2;
-      if (k < K && (i % 2 == 0 ? word.first : word.second))
-        repair_if_nan(x, w, bias, y, item.segment.n, item.segment.p + pixel / Q, pixel % Q, k);
+  for (int i = unit.from; i < unit.to; ++i) {
+    const Bits element = *reinterpret_cast<const Bits*>(staging + unit.place + i);
+    probe.look_at(element);
+    *reinterpret_cast<Bits*>(y + unit.offset + i) = element;
+  }
+}
+__device__ __forceinline__ void store_item(const StagedItem& item, int thread, const Element* staging, Element* y, Probe& probe,
+                                           uint64_t policy) {
+#pragma unroll 1
+  for (int first = thread; first < ITEM_UNITS; first += BATCH * STORER_THREADS) {
+    StagedUnit units[BATCH];
+    Words words[BATCH];
+#pragma unroll
+    for (int i = 0; i < BATCH; ++i) {
+      const int index = first + i * STORER_THREADS;
+      units[i] = staged_unit(item, index / RUN_UNITS, index % RUN_UNITS);
+      if (ITEM_UNITS % (BATCH * STORER_THREADS) != 0 && index >= ITEM_UNITS) units[i].to = 0;
+      if (units[i].whole()) words[i] = *reinterpret_cast<const Words*>(staging + units[i].place);
     }
-  });
+#pragma unroll
+    for (int i = 0; i < BATCH; ++i) {
+      if (units[i].whole()) {
+#pragma unroll
+        for (int j = 0; j < 4; ++j) probe.look_at(words[i].w[j]);
+        if constexpr (kBursts)
+          ptx::st_global_v4_hint(y + units[i].offset, words[i].w, policy);
+        else
+          ptx::st_global_v4(y + units[i].offset, words[i].w);
+      } else if (units[i].from < units[i].to) {
+        store_part(units[i], staging, y, probe);
+      }
+    }
+  }
+  if (item.last)  // a run may end beyond RUN_UNITS
+    for (int channel = thread; channel < WGMMA_N; channel += STORER_THREADS)
+      store_part(staged_unit(item, channel, RUN_UNITS), staging, y, probe);
+}
+
+// The thread's own outputs, those that were stored as NaN.
+__device__ __noinline__ void repair_item(StagedItem item, int thread, const Element* x, const Element* w,
+                                         const Element* bias, Element* y) {
+  const auto repair = [&](const StagedUnit& unit) {
+#pragma unroll 1
+    for (int i = unit.from; i < unit.to; ++i) {
+      const int pixel = unit.pixel + i;
+      repair_if_nan(x, w, bias, y, item.segment.n, item.segment.p + pixel / Q, pixel % Q, unit.k);
+    }
+  };
+#pragma unroll 1
+  for (int index = thread; index < ITEM_UNITS; index += STORER_THREADS)
+    repair(staged_unit(item, index / RUN_UNITS, index % RUN_UNITS));
+  if (item.last)
+    for (int channel = thread; channel < WGMMA_N; channel += STORER_THREADS) repair(staged_unit(item, channel, RUN_UNITS));
+}
+
+// `thread` of the storers'.
+__device__ __forceinline__ void store_staged(const Smem& smem, int thread, const Element* x, const Element* w,
+                                             const Element* bias, Element* y) {
+  uint64_t policy = 0;
+  if constexpr (kBursts) policy = ptx::createpolicy_evict_first();
+  Walk walk;
+  Segment segment;
+  Staged staged;
+#pragma unroll 1
+  while (walk.take(segment)) {
+    const int items = items_of(segment);
+#pragma unroll 1
+    for (int i = 0; i < items; ++i) {
+      const int begin = pixels_before(first_slot_of(i)), end = min(pixels_before(end_slot_of(i)), segment.rows * Q);
+      const StagedItem item = {segment, begin, end, staged.place(begin), i + 1 == items, int(blockIdx.x) % K_BLOCKS * WGMMA_N};
+      wait(smem.staged_full + staged.slot(i), staged.parity(i));
+      Probe probe;
+      store_item(item, thread, smem.staging, y, probe, policy);
+      __syncwarp();
+      if (thread % 32 == 0) ptx::mbarrier_arrive(smem.staged_empty + staged.slot(i));
+      if (kRepair && probe.saw_nan()) repair_item(item, thread, x, w, bias, y);
+    }
+    staged.pass(segment, items);
+  }
 }

@@ -86,8 +86,8 @@ def test_sizes_by_hand() -> None:
     assert geometry.mirrored_blocks == 2 + (63 + 3 + 11) // 12
     assert geometry.raw_bytes == 576  # 15 + 4 * 23 * 3 * 2 + 4, in whole 16
     ring, filters = 3 * (12 + 8) * 12 * 16, 22 * 32 * 16
-    assert geometry.smem_bytes == ring + 4 * 576 + filters + 32 * 4 + (24 + 8 + 1) * 8
-    assert (config.threads, config.item_slots) == (128 + 64 + 32, 64)
+    assert geometry.smem_bytes == ring + 4 * 576 + filters + 32 * 4 + (24 + 8 + 1 + 1) * 8
+    assert (geometry.threads, config.item_slots) == (128 + 64 + 32, 64)
 
 
 def test_sizes_of_4_byte_elements_by_hand() -> None:
@@ -103,7 +103,7 @@ def test_sizes_of_4_byte_elements_by_hand() -> None:
     assert (fp32.steps, fp32.products, fp32.partial_sums, fp32.accumulators) == (12, 36, 4, 3 * 16)
     assert tf32.ring_bytes == fp32.ring_bytes == 6 * (12 + 8) * 12 * 16
     assert fp32.filter_bytes == 2 * 24 * 32 * 16 + 32 * 8
-    assert fp32.smem_bytes - fp32.ring_bytes - fp32.filter_bytes == 4 * 1136 + (20 + 4) * 8 + (24 + 8 + 1) * 8
+    assert fp32.smem_bytes - fp32.ring_bytes - fp32.filter_bytes == 4 * 1136 + (20 + 4) * 8 + (24 + 8 + 1 + 1) * 8
 
 
 def test_items_of_a_row_need_no_copies_of_blocks() -> None:
@@ -140,12 +140,74 @@ def test_consumers_of_fp32_ask_for_registers(consumers: int, transformers: int, 
 
 def test_an_nchw_output_is_staged() -> None:
     problem = ConvProblem.parse("n1c3h21w23k32r7s7st2", layout="nhwc-nchw")
-    config = config_of(problem, num_consumer_warpgroups=2, item_tiles=2)
+    config = config_of(problem, num_consumer_warpgroups=2, item_tiles=2, num_storer_warps=4, staged_items=3)
     geometry = WgmmaRowsGeometry(problem=problem, config=config)
     nhwc = WgmmaRowsGeometry(problem=replace(problem, y_layout="nhwc"), config=config)
-    assert geometry.smem_bytes - nhwc.smem_bytes == geometry.staging_bytes == 2 * 32 * (128 * 2 + 16)
-    # so that 64 pairs of pixels hold an item's, wherever it begins
-    assert (geometry.item_step, nhwc.item_step) == (126, 128)
+    # an image is one item: 3 of 16 times 16 bytes, one that is left, 3 gaps; each channel ends 16 bytes into 64
+    assert geometry.items(8) == 1
+    assert geometry.staging_bytes == 32 * (3 * 16 + 1 + 3 * 3 + 3) * 16
+    assert geometry.smem_bytes - nhwc.smem_bytes == geometry.staging_bytes + 6 * 8
+    assert geometry.threads - nhwc.threads == 4 * 32
+
+
+@pytest.mark.parametrize(
+    ("shape", "precision", "changes"),
+    [
+        # items of 64 pixels, of which each leaves some; rows of 63, each a segment; images of an item and a row of one
+        ("n9c3h30w65k8r3s3", "fp16", {"block_rows": 3, "slot_columns": 3, "staged_items": 3}),
+        ("n9c3h9w65k8r3s3", "tf32", {"block_rows": 3, "slot_columns": 3, "row_order": "units", "staged_items": 4}),
+        ("n9c3h13w11k8r3s3", "fp16", {"row_order": "units", "unit_rows": 5, "staged_items": 5}),
+        ("n9c3h9w131k8r3s3", "fp16", {"row_order": "units", "unit_rows": 2, "row_items": True, "staged_items": 7}),
+        ("n9c3h9w131k8r3s3", "bf16", {"item_tiles": 2, "staged_items": 1}),
+    ],
+)
+def test_no_item_is_staged_over_what_is_not_stored(shape: str, precision: str, changes: dict[str, Any]) -> None:
+    problem = ConvProblem.parse(shape, layout="nchw", precision=precision)
+    config = config_of(problem, **changes)
+    geometry = WgmmaRowsGeometry(problem=problem, config=config)
+    unit = 16 // problem.element_bytes
+    places = geometry.staged_units * unit
+    segments = [
+        (n, p, min(config.unit_rows if config.row_order == "units" else problem.p, problem.p - p))
+        for n in range(problem.n)
+        for p in range(0, problem.p, config.unit_rows if config.row_order == "units" else problem.p)
+    ]
+    for k in range(8):
+        spans, origin = [], 0  # of items: the first and last place, as if the ring had no end
+        for n, p, rows in segments:
+            into = ((n * problem.k + k) * problem.p + p) * problem.q % unit
+            items = geometry.items(rows)
+            for i in range(items):
+                begin, end = (_pixels_before(geometry, slot, rows) for slot in _slots_of(geometry, i))
+                # what is short of 16 bytes waits for the next item
+                spans.append((origin + into + begin - (unit - 1 if i else 0), origin + into + end))
+            origin += (rows * problem.q + 2 * unit - 2) // unit * unit
+        oldest = zip(spans[1:], spans[config.staged_items :], strict=False)
+        assert all(written[1] - waits[0] <= places for waits, written in oldest)
+
+
+def _slots_of(geometry: WgmmaRowsGeometry, item: int) -> tuple[int, int]:
+    slots = geometry.config.item_slots
+    if not geometry.config.row_items:
+        return item * slots, (item + 1) * slots
+    row, part = divmod(item, geometry.items(1))
+    first = row * geometry.row_slots + part * slots
+    return first, min(first + slots, (row + 1) * geometry.row_slots)
+
+
+def _pixels_before(geometry: WgmmaRowsGeometry, slot: int, rows: int) -> int:
+    row, column = divmod(slot, geometry.row_slots)
+    return min(row * geometry.problem.q + min(column, geometry.problem.q), rows * geometry.problem.q)
+
+
+def test_consumers_of_a_staged_output_ask_for_registers_where_they_are_short() -> None:
+    problem = ConvProblem.parse("n1c3h21w23k64r7s7st2", layout="nhwc-nchw")
+    roles = {"num_consumer_warpgroups": 3, "num_transformer_warps": 3, "num_storer_warps": 4}
+    one, two = (
+        WgmmaRowsGeometry(problem=problem, config=config_of(problem, **roles, item_tiles=tiles)) for tiles in (1, 2)
+    )
+    # of 65536: 640 threads begin with 96; eight warps keep 64
+    assert (one.consumer_registers(TARGET), two.consumer_registers(TARGET)) == (0, 112)
 
 
 GEOMETRIES = {
@@ -155,7 +217,13 @@ GEOMETRIES = {
     "7x7, NCHW": ("n2c3h31w33k64r7s7st2pad3", "nchw-nhwc", {"block_rows": 4}),
     "5x4": ("n2c5h17w16k200r5s4", "nhwc", {"block_rows": 2, "slot_columns": 3, "block_n": 72}),
     "one": ("n2c1h17w16k8r1s1st3", "nhwc", {"row_order": "units", "unit_rows": 3}),
-    "NCHW out": ("n2c3h31w33k64r7s7st2pad3", "nchw", {"num_consumer_warpgroups": 3, "item_tiles": 2}),
+    "NCHW out": (
+        "n2c3h31w33k64r7s7st2pad3", "nchw",
+        {"num_consumer_warpgroups": 3, "item_tiles": 2, "staged_items": 4},
+    ),
+    "NCHW out, units": (
+        "n2c3h31w133k64r3s3", "nchw", {"row_order": "units", "unit_rows": 2, "num_storer_warps": 2, "staged_items": 9},
+    ),
     "columns, NCHW": ("n2c7h17w16k24r4s3st1x2", "nchw-nhwc", {"block_rows": 3, "slot_order": "columns"}),
     "row items": ("n2c3h31w133k96r11s11st4", "nchw", {"row_items": True, "item_tiles": 2}),
     "dilated": ("n2c3h31w33k64r3s3st1x2dil3x2", "nhwc", {"block_rows": 1, "slot_columns": 1}),
@@ -178,7 +246,7 @@ def test_the_kernel_derives_the_same_geometry(name: str) -> None:
         "HALO_BLOCKS": geometry.halo_blocks, "ROW_SLOTS": geometry.row_slots,
         "MIRRORED_BLOCKS": geometry.mirrored_blocks, "RING_BYTES": geometry.ring_bytes,
         "RAW_BYTES": geometry.raw_bytes, "FILTER_BYTES": geometry.filter_bytes, "K_BLOCKS": geometry.blocks_k,
-        "STAGING_BYTES": geometry.staging_bytes, "ITEM_STEP": geometry.item_step, "THREADS": config.threads,
+        "STAGING_BYTES": geometry.staging_bytes, "THREADS": geometry.threads,
     }  # fmt: skip
     if geometry.split:
         claims["partial_sums().count"] = geometry.partial_sums
@@ -201,6 +269,9 @@ RULE_CASES: list[tuple[str, str, dict[str, Any], dict[str, Any], str | None]] = 
     ("block_n is", SHAPE, {}, {"block_n": 264}, "the N of wgmma"),
     ("num_consumer_warpgroups is", SHAPE, {}, {"num_consumer_warpgroups": 5}, None),
     ("num_consumer_warpgroups is", SHAPE, {}, {"num_transformer_warps": 9, "ring_blocks": 20}, None),
+    ("multiplying_consumers", SHAPE, {"num_consumer_warpgroups": 3}, {"multiplying_consumers": 2}, "tells a turn"),
+    ("num_storer_warps and", SHAPE, {}, {"num_storer_warps": 2}, None),
+    ("num_storer_warps and", SHAPE, {}, {"staged_items": 2}, None),
     ("team_warps divides", SHAPE, {"num_transformer_warps": 6}, {"team_warps": 4}, "a team is some"),
     ("the ring has", SHAPE, {"ring_blocks": 11}, {"ring_blocks": 6}, "fit the ring"),
     ("the ring has", "n1c3h9w200k8r1s1", {}, {"num_transformer_warps": 3}, "a wait tells a round"),
@@ -256,24 +327,26 @@ def test_the_default_compiles_to_tensor_core_code_without_spills(
     cubin = compile_cubin(convolution(problem, config), "sm_90a")
     counts = instruction_counts(cubin)
     assert counts["HGMMA"] == products * (1 if precision == "fp32" else config.item_tiles)
-    assert ("STSM" in counts) == (layout == "nchw" and precision == "fp16")
     assert counts["UBLKCP"] >= 2
     assert not {"LDL", "STL", "HMMA"} & counts.keys()
     assert cubin.spill_bytes == 0
     assert "C7512" not in cubin.log  # products one by one, for want of registers
-    assert cubin.num_regs <= config.registers(TARGET)
-    if precision == "fp32":  # consumers ask for what is left of these
+    geometry = WgmmaRowsGeometry(problem=problem, config=config)
+    assert cubin.num_regs <= geometry.registers(TARGET)
+    if geometry.consumer_registers(TARGET):  # which is what is left of these
         assert counts["USETMAXREG"] == 2
-        assert cubin.num_regs == config.registers(TARGET)
+        assert cubin.num_regs == geometry.registers(TARGET)
     assert cubin.smem_bytes <= 1024  # all else is dynamic; 1 KiB is the system's
 
 
-def test_an_early_launch_waits_before_it_reads() -> None:
-    problem = ConvProblem.parse("cv3", epilogue="bias")
-    listing = disassemble(compile_cubin(convolution(problem, config_of(problem, programmatic_launch=True)), "sm_90a"))
-    assert "PREEXIT" in listing  # griddepcontrol.launch_dependents
-    before, wait, after = listing.partition("ACQBULK")  # griddepcontrol.wait
+@pytest.mark.parametrize("precision", ["fp16", "fp32"])
+def test_an_early_launch_waits_for_the_packed_filters(precision: str) -> None:
+    problem = ConvProblem.parse("cv3", epilogue="bias", precision=precision)
+    plan = WGMMA_ROWS.plan(problem, TARGET, config_of(problem, programmatic_launch=True))
+    pack, multiply = (disassemble(compile_cubin(render(launch), "sm_90a")) for launch in plan.launches)
+    # all before the packing has ended when that begins, and it lets the other one begin at once
+    assert [launch.programmatic for launch in plan.launches] == [False, True]
+    assert "LDG" not in pack.partition("PREEXIT")[0]  # griddepcontrol.launch_dependents
+    _, wait, after = multiply.partition("ACQBULK")  # griddepcontrol.wait, which rows of x need not
     assert wait
-    assert "UBLKCP" not in before
-    assert "LDG" not in before
     assert "UBLKCP" in after

@@ -40,6 +40,16 @@ TWO_TILES: dict[str, Any] = {"config": {"item_tiles": 2}}
 LAST_BYTES: dict[str, Any] = {"shape": "n3c3h7w9k8r3s3", "config": {"block_rows": 3}}  # 14 beyond whole 16
 CHANNELS_FIRST: dict[str, Any] = {"layout": "nchw"}  # 8 x 9 outputs
 ODD: dict[str, Any] = {"layout": "nchw", "shape": "n3c3h11w17k16r3s3"}  # 9 x 15
+# rings of five items of two consumers, for three storers
+STAGED_Y: dict[str, Any] = ODD | {"config": CONFIG | {"num_storer_warps": 3, "staged_items": 5}}
+GAPS: dict[str, Any] = {"row_order": "units", "unit_rows": 1, "staged_items": 4}
+# runs of 63 pixels that lie close together; consumers may be far ahead of storers
+FULL: dict[str, Any] = {"block_rows": 3, "slot_columns": 3, "ring_blocks": 40, "num_storer_warps": 3, "staged_items": 2}
+FULL_STAGING: dict[str, Any] = {"layout": "nchw", "shape": "n3c3h9w65k8r3s3", "config": FULL}
+IN_TURNS: dict[str, Any] = {
+    "shape": "n4c3h18w19k16r3s3", "config": CONFIG | {"multiplying_consumers": 1},
+}  # fmt: skip
+TAKE_TURNS: dict[str, Any] = {"config": CONFIG | {"num_consumer_warpgroups": 4, "multiplying_consumers": 2}}
 K_BLOCKS: dict[str, Any] = {"shape": "n2c3h9w11k72r3s3", "config": {"block_n": 32}}
 # an item begins within a row and ends in the next but one
 LONG_ROWS: dict[str, Any] = {"shape": "n1c3h40w65k8r3s1", "config": {}}
@@ -52,15 +62,14 @@ PACK: dict[str, Any] = {"template": "pack_rows"}
 # one product an output, so that its rounding shows; four lanes begin in the same bank; 9 x 15 outputs
 ONE_TAP: dict[str, Any] = {"precision": "tf32", "shape": "n1c1h40w41k8r1s1", "config": {}}
 TURNS: dict[str, Any] = {"precision": "tf32", "shape": "n1c3h15w111k8r11s11st4", "config": {}}
-WORDS: dict[str, Any] = {"precision": "tf32", "layout": "nchw", "shape": "n3c3h11w17k16r3s3"}
 
 RAW_FULL = "wait(smem.raw_full + buffer, ring.parity);"
 RAW_EMPTY = "wait(smem.raw_empty + buffer, ring.parity ^ 1);"
 BLOCK_EMPTY = "wait(smem.block_empty + place, (round & 1) ^ 1);"
 BLOCK_FULL = "wait(smem.block_full + next_full.stage, next_full.parity);"
 STAGED = "      ptx::fence_proxy_async_shared_cta();  // wgmma reads the block, a bulk copy overwrites the buffer\n"
-MAY_BE_WRITTEN = "ptx::barrier_sync(1 + index, 128);  // staging may be written"
-COMPLETE = "ptx::barrier_sync(1 + index, 128);  // staging is complete"
+MAY_BE_WRITTEN = "wait(smem.staged_empty"
+STAGED_FULL = "      wait(smem.staged_full + staged.slot(i), staged.parity(i));\n"
 MIRROR = "place < MIRRORED_BLOCKS ? kRingBlocks * ROW_SLOTS * 16 : 0"
 CLEAR = "clear_outside(bytes, raw, rows, member);"
 CHUNKS = "constexpr Chunks chunks = window_chunks();\n"
@@ -213,29 +222,57 @@ MUTANTS = {
     "halo slots are stored": one("q < Q && row < item", "row < item"),
     "rows beyond the segment are stored": one("q < Q && row < item.segment.rows", "q < Q", **UNITS),
     "channels beyond K are stored": one("K % WGMMA_N != 0 && item.channel", "false && item.channel", **K_BLOCKS),
-    "NCHW: staging is written before it is read": one(MAY_BE_WRITTEN, "// staging may be written", **CHANNELS_FIRST),
-    "NCHW: staging is stored before it is complete": one(COMPLETE, "// staging is complete", **CHANNELS_FIRST),
-    "NCHW: consumers share staging": one("smem.staging + index *", "smem.staging + 0 *", **CHANNELS_FIRST),
+    # ---- y in NCHW ----
+    "NCHW: staging is written before it is read": one(
+        MAY_BE_WRITTEN, "if (false) wait(smem.staged_empty", **FULL_STAGING
+    ),
+    "NCHW: free staging is awaited with the wrong parity": one(
+        "staged.parity(next) ^ 1", "staged.parity(next)", **STAGED_Y
+    ),
+    "NCHW: staging is stored before it is complete": one(STAGED_FULL, "", **STAGED_Y),
+    "NCHW: one warp completes staging for all": one("smem.staged_full + i, 4)", "smem.staged_full + i, 1)", **STAGED_Y),
+    "NCHW: one warp empties staging for all": one(
+        "staged_empty + i, kStorers)", "staged_empty + i, 1)", **FULL_STAGING
+    ),
+    "NCHW: staging is complete before all lanes have written": one(
+        "        __syncwarp();  // all lanes have written\n", "", **STAGED_Y
+    ),
     "NCHW: the second tile's place is the first's": one(
-        "+ tile * 64 + item.warp * 16 + item.lane / 8",
-        "+ item.warp * 16 + item.lane / 8",
+        "const Pixel pixel = pixel_of(item, tile, half);\n    if (!pixel.exists) continue;\n    const int ahead",
+        "const Pixel pixel = pixel_of(item, 0, half);\n    if (!pixel.exists) continue;\n    const int ahead",
         **(CHANNELS_FIRST | TWO_TILES),
     ),
-    "NCHW: an item's last pixels are left out": one(
-        "end_slot), item.segment.rows * Q), last", "end_slot - 1), item.segment.rows * Q), last", **CHANNELS_FIRST
+    "NCHW: pixels beyond the segment are stored": one(
+        "end_slot_of(i)), segment.rows * Q);", "end_slot_of(i)), segment.rows * Q + 1);", **(ODD | UNITS)
     ),
-    "NCHW: items are stored whole": one(
-        "end_slot), item.segment.rows * Q), last", "end_slot + 2), item.segment.rows * Q), last", **ODD
+    "NCHW: halo slots are staged": one(
+        "return {q < Q && row < item.segment", "return {row < item.segment", **CHANNELS_FIRST
     ),
-    "NCHW: the halo is stored": one("+ pixel / Q * HALO_SLOTS", "", **CHANNELS_FIRST),
-    "NCHW: all channels begin alike": one("warp_channel(item) + parity;", "warp_channel(item);", **(ODD | UNITS)),
-    "NCHW: pixels beyond the item are stored": one("pixel + 1 < end,", "true,", **ODD),
-    "NCHW: pixels before the item are stored": one("pixel >= begin && pixel < end", "pixel < end", **ODD),
-    "NCHW: single pixels are left out": one("} else if (word.first || word.second) {", "} else if (false) {", **ODD),
-    "NCHW: the second of a pair is stored before it": one("(word.first ? 0 : 1)", "0", **ODD),
-    "NCHW: channels beyond K are stored": one(
-        "return K % WGMMA_N == 0 ||", "return true ||", layout="nchw", **K_BLOCKS
+    "NCHW: all channels begin alike": one("(uint32_t(segment.n) * K + k) * P", "(uint32_t(segment.n) * K) * P", **ODD),
+    "NCHW: a run's first elements are left out": one("units[i].from < units[i].to) {", "false) {", **ODD),
+    "NCHW: a run's last elements are left out": one("item.last || to == UNIT", "to == UNIT", **ODD),
+    "NCHW: a run that goes on is left out": one(
+        "channel < WGMMA_N; channel += STORER_THREADS)\n      store", "channel < 0;)\n      store", **ODD
     ),
+    "NCHW: what lies before a run is stored": one("max(-first, 0), item.last", "0, item.last", **ODD),
+    "NCHW: elements are stored before they are there": one("item.last || to == UNIT ? to : 0", "to", **ODD),
+    "NCHW: the rings are never around": one("place < STAGED_PIXELS ? place", "true ? place", **ODD),
+    "NCHW: segments' runs touch": one("+ 2 * UNIT - 2) / UNIT", ") / UNIT", **(ODD | {"config": GAPS})),
+    "NCHW: the second half is the first": one(
+        "acc[i * 4 + half * 2 + second]", "acc[i * 4 + second]", **CHANNELS_FIRST
+    ),
+    "NCHW: the neighbour's channel": one(
+        "item.lane % 4 * 2 + second;", "item.lane % 4 * 2 + 1 - second;", **CHANNELS_FIRST
+    ),
+    "NCHW: another channel's bias": one("bias[i * 8 + channel]", "bias[channel]", **CHANNELS_FIRST),
+    "NCHW: channels beyond K are stored": one("|| k < K ? min(", "|| true ? min(", layout="nchw", **K_BLOCKS),
+    "NCHW: a warp's units are stored alone": one("index = first + i * STORER_THREADS;", "index = first;", **STAGED_Y),
+    # ---- turns ----
+    "turns are awaited too soon": one(
+        "const int before = number - kMultiplying;", "const int before = number - 1;", **TAKE_TURNS
+    ),
+    "a turn never ends": one("  if (lane == 0) ptx::mbarrier_arrive(smem.multiplied + index);\n", "", **IN_TURNS),
+    "a turn ends for another": one("smem.multiplied + index);", "smem.multiplied + 0);", **IN_TURNS),
     # ---- 4-byte elements ----
     "x is cut to tf32": one("ptx::cvt_rna_tf32(elements[i]);", "elements[i];", **ONE_TAP),
     "w is cut to tf32": one(
@@ -245,18 +282,10 @@ MUTANTS = {
     ),
     "turned words are not turned back": one("turn & 1 ? turned[e ^ 1] : turned[e]", "turned[e]", **TURNS),
     "pairs of words are not turned back": one("TURNS == 4 && turn & 2 ?", "false ?", **TURNS),
-    "words, NCHW: pixels beyond the item are stored": one("pixel < end) act", "true) act", **WORDS),
-    "words, NCHW: the halo is stored": one("+ pixel / Q * HALO_SLOTS", "", **WORDS),
-    "words, NCHW: half of a tile's pixels": one("i < ITEM_SLOTS / 32; ++i", "i < ITEM_SLOTS / 64; ++i", **WORDS),
-    "words, NCHW: the second half is the first": one("+ slot + i / 2 % 2 * 8]", "+ slot]", **WORDS),
-    "words, NCHW: channels beyond K are stored": one(
-        "if (K % WGMMA_N == 0 || i < left)", "if (true)", precision="tf32", layout="nchw", **K_BLOCKS
-    ),
 }
 # Harmless ones: the checks must not cry wolf, and a mutant that survives must be one of these.
 HARMLESS = {
-    "NCHW: items are stored whole",  # some of it twice
-    "NCHW: staging is written before it is read",  # the products of the next item hold a consumer's warps together
+    "turns are awaited too soon",  # less products at a time
     "consumers begin anew with each segment",  # they share the work less evenly
 }
 
@@ -300,11 +329,13 @@ REPAIR_MUTANTS = {
     "what is Inf stays": one("if (stored != stored) repair_output", "if (stored > stored) repair_output"),
     "one half of a tile is repaired": one("i < 2 * ITEM_TILES; ++i", "i < 2 * ITEM_TILES; i += 2"),
     "some of the channels are repaired": one("j < WGMMA_N / 4; ++j", "j < WGMMA_N / 8; ++j"),
-    "NCHW: the first pixel of two is repaired": one(
-        "(i % 2 == 0 ? word.first : word.second)", "i % 2 == 0 && word.first", **CHANNELS_FIRST
+    "NCHW: a unit's first pixels are repaired": one(
+        "i < unit.to; ++i) {\n      const int pixel", "i < unit.to / 2; ++i) {\n      const int pixel", **CHANNELS_FIRST
     ),
-    "NCHW: some of the channels are repaired": one(
-        "i < WARP_CHANNELS; ++i) {  //", "i < 2; ++i) {  //", **CHANNELS_FIRST
+    "NCHW: some of the units are repaired": one(
+        "index < ITEM_UNITS; index += STORER_THREADS)",
+        "index < ITEM_UNITS / 2; index += STORER_THREADS)",
+        **CHANNELS_FIRST,
     ),
 }
 
