@@ -80,11 +80,17 @@ RULES = (
         holds=lambda problem, target, config: config.ring_blocks >= _geometry(problem, config).least_ring,
     ),
     Rule(
-        sentence="num_storer_warps and staged_items are 1 for an NHWC y, and at most 8 and 16",
+        sentence="num_storer_warps is 1 for an NHWC y, and at most 8",
         holds=lambda problem, target, config: (
-            (config.num_storer_warps <= 8 and config.staged_items <= 16)
-            if problem.y_layout == "nchw"
-            else (config.num_storer_warps == config.staged_items == 1)
+            config.num_storer_warps <= (8 if _geometry(problem, config).staged else 1)
+        ),
+    ),
+    Rule(
+        sentence="staged_items is 1 for an NHWC y, else num_consumer_warpgroups or more",
+        holds=lambda problem, target, config: (
+            config.staged_items >= config.num_consumer_warpgroups
+            if _geometry(problem, config).staged
+            else config.staged_items == 1
         ),
     ),
     Rule(

@@ -83,7 +83,7 @@ def _with(config: WgmmaRowsConfig, problem: ConvProblem, field: str, value: int)
     if field == "num_transformer_warps":
         changes["team_warps"] = value
     if field == "num_consumer_warpgroups":
-        changes["multiplying_consumers"] = value
+        changes |= {"multiplying_consumers": value, "staged_items": value if problem.y_layout == "nchw" else 1}
     changed = replace(config, **changes)
     return changed if field == "ring_blocks" else replace(changed, ring_blocks=_least_ring(changed, problem))
 
@@ -181,7 +181,7 @@ def _staged(config: WgmmaRowsConfig, problem: ConvProblem) -> list[int]:
     if problem.y_layout == "nhwc":
         return [1]
     consumers = config.num_consumer_warpgroups
-    return list(dict.fromkeys((consumers + 1, 2 * consumers, consumers, 1)))
+    return [consumers + 1, 2 * consumers + 1, consumers]
 
 
 def _teams(config: WgmmaRowsConfig, problem: ConvProblem) -> list[int]:

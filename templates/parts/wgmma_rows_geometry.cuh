@@ -35,6 +35,7 @@ static_assert(kRingBlocks > MIRRORED_BLOCKS && kRingBlocks > HALO_BLOCKS, "an it
 static_assert(CONSUMER_REGISTERS == 0 || (kTransformers + kStorers) % 4 == 3, "whole warpgroups give registers back");
 static_assert(kConsumers % kMultiplying == 0, "a wait tells a turn from the next, not from the one after");
 static_assert((kStorers > 0) != kOutputChannelsLast, "warps store an NCHW y");
+static_assert(kStorers == 0 || kStagedItems >= kConsumers, "a wait tells a place that is free again from one that was before");
 static_assert(kTransformers % kTeamWarps == 0, "a team is some of the transformers");
 static_assert(kTeams <= kRingBlocks, "a wait tells a round of the ring from the next, not from the one after");
 static_assert(kRowOrder == UNITS || UNIT_ROWS == 1, "strips have no units");

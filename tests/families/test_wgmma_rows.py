@@ -270,8 +270,9 @@ RULE_CASES: list[tuple[str, str, dict[str, Any], dict[str, Any], str | None]] = 
     ("num_consumer_warpgroups is", SHAPE, {}, {"num_consumer_warpgroups": 5}, None),
     ("num_consumer_warpgroups is", SHAPE, {}, {"num_transformer_warps": 9, "ring_blocks": 20}, None),
     ("multiplying_consumers", SHAPE, {"num_consumer_warpgroups": 3}, {"multiplying_consumers": 2}, "tells a turn"),
-    ("num_storer_warps and", SHAPE, {}, {"num_storer_warps": 2}, None),
-    ("num_storer_warps and", SHAPE, {}, {"staged_items": 2}, None),
+    ("num_storer_warps is", SHAPE, {}, {"num_storer_warps": 2}, None),
+    ("staged_items is", SHAPE, {}, {"staged_items": 2}, None),
+    ("staged_items is", SHAPE + "/nchw", {"num_consumer_warpgroups": 3}, {"staged_items": 2}, "free again from"),
     ("team_warps divides", SHAPE, {"num_transformer_warps": 6}, {"team_warps": 4}, "a team is some"),
     ("the ring has", SHAPE, {"ring_blocks": 11}, {"ring_blocks": 6}, "fit the ring"),
     ("the ring has", "n1c3h9w200k8r1s1", {}, {"num_transformer_warps": 3}, "a wait tells a round"),
@@ -291,7 +292,8 @@ RULE_CASES: list[tuple[str, str, dict[str, Any], dict[str, Any], str | None]] = 
 def test_a_rule_breaks(
     sentence: str, shape: str, legal: dict[str, Any], broken: dict[str, Any], words: str | None
 ) -> None:
-    problem = ConvProblem.parse(shape)
+    shape, _, layout = shape.partition("/")
+    problem = ConvProblem.parse(shape, layout=layout or "nhwc")
     config = replace(config_of(problem, **legal), **broken)
     assert any(found.startswith(sentence) for found in WGMMA_ROWS.broken_rules(problem, TARGET, config))
     if words is not None:

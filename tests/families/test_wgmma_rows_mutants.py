@@ -35,6 +35,7 @@ def one(old: str, new: str, **where: Any) -> Mutant:
     return Mutant(((old, new),), **where)
 
 
+SMALL_RING: dict[str, Any] = {"num_consumer_warpgroups": 2, "num_transformer_warps": 3, "raw_stages": 4}
 UNITS: dict[str, Any] = {"config": {"row_order": "units", "unit_rows": 3, "l2_bursts": True}}
 TWO_TILES: dict[str, Any] = {"config": {"item_tiles": 2}}
 LAST_BYTES: dict[str, Any] = {"shape": "n3c3h7w9k8r3s3", "config": {"block_rows": 3}}  # 14 beyond whole 16
@@ -44,7 +45,7 @@ ODD: dict[str, Any] = {"layout": "nchw", "shape": "n3c3h11w17k16r3s3"}  # 9 x 15
 STAGED_Y: dict[str, Any] = ODD | {"config": CONFIG | {"num_storer_warps": 3, "staged_items": 5}}
 GAPS: dict[str, Any] = {"row_order": "units", "unit_rows": 1, "staged_items": 4}
 # runs of 63 pixels that lie close together; consumers may be far ahead of storers
-FULL: dict[str, Any] = {"block_rows": 3, "slot_columns": 3, "ring_blocks": 40, "num_storer_warps": 3, "staged_items": 2}
+FULL: dict[str, Any] = {"block_rows": 3, "slot_columns": 3, "ring_blocks": 40, "num_storer_warps": 3, "staged_items": 1}
 FULL_STAGING: dict[str, Any] = {"layout": "nchw", "shape": "n3c3h9w65k8r3s3", "config": FULL}
 IN_TURNS: dict[str, Any] = {
     "shape": "n4c3h18w19k16r3s3", "config": CONFIG | {"multiplying_consumers": 1},
@@ -76,7 +77,7 @@ CHUNKS = "constexpr Chunks chunks = window_chunks();\n"
 
 MUTANTS = {
     # ---- barriers ----
-    "filters are not awaited": one("wait(smem.filters_full, 0);", ""),
+    "filters are not awaited": one("wait(smem.filters_full, 0);", "", config=CONFIG | {"raw_stages": 5}),
     "half of the filters are expected": one(
         "smem.filters_full, FILTER_BYTES);\n", "smem.filters_full, FILTER_BYTES / 2);\n"
     ),
@@ -84,7 +85,7 @@ MUTANTS = {
     "raw rows are awaited with the wrong parity": one(RAW_FULL, RAW_FULL.replace("parity)", "parity ^ 1)")),
     "a free raw buffer is not awaited": one(RAW_EMPTY, ""),
     "a free raw buffer is awaited with the wrong parity": one(RAW_EMPTY, RAW_EMPTY.replace(" ^ 1", "")),
-    "a free block is not awaited": one(BLOCK_EMPTY, ""),
+    "a free block is not awaited": one(BLOCK_EMPTY, "", config=SMALL_RING),
     "a free block is awaited with the wrong parity": one(BLOCK_EMPTY, BLOCK_EMPTY.replace(" ^ 1", "")),
     "blocks are not awaited": one(BLOCK_FULL, ""),
     "blocks are awaited with the wrong parity": one(BLOCK_FULL, BLOCK_FULL.replace("parity)", "parity ^ 1)")),
@@ -105,7 +106,7 @@ MUTANTS = {
         "",
         config={"num_consumer_warpgroups": 4, "row_order": "units", "unit_rows": 2},
     ),
-    "a block that was not needed is not awaited": one("      acquire_below(empty + 1);\n", ""),
+    "a block that was not needed is not awaited": one("      acquire_below(empty + 1);\n", "", config=SMALL_RING),
     "a block too few is awaited": one("last_row + HALO_BLOCKS + 1)", "last_row + HALO_BLOCKS)"),
     "raw rows are given back before they are read": Mutant(
         (
@@ -197,11 +198,9 @@ MUTANTS = {
     "a team's warps write the same slots": one("- GROUP * SLOT_ROUNDS % kTeamWarps)", "- member.warp)", **TEAMS),
     "rows are cleared while others read them": one("  member.sync();\n}\n\n// Of", "}\n\n// Of", **TEAMS),
     # ---- items of a row ----
-    "a row's last item goes on in the next row": one(
-        "min(first_slot + ITEM_STEP, (row + 1) * ROW_SLOTS)", "9999", **ROWS
-    ),
+    "a row's last item goes on in the next row": one("min(end, (item / ROW_ITEMS + 1) * ROW_SLOTS)", "9999", **ROWS),
     "an item of each row is left out": one("return segment.rows * ROW_ITEMS;", "return segment.rows;", **ROWS),
-    "a row's second item is the first": one("+ item % ROW_ITEMS * ITEM_STEP :", ":", **ROWS),
+    "a row's second item is the first": one("+ item % ROW_ITEMS * ITEM_SLOTS :", ":", **ROWS),
     "a window's blocks are the first one": one(
         "(block + i * BLOCK_STEP) % kRingBlocks * ROW_SLOTS", "block % kRingBlocks * ROW_SLOTS", **ROWS
     ),
@@ -319,7 +318,8 @@ def test_the_unbroken_kernel_passes_where_mutants_fail(mutant: Mutant) -> None:
 # ---- repair ----
 
 REPAIR_MUTANTS = {
-    "no repair": one("kRepair && probe.saw_nan()", "false"),
+    "no repair": one("(kRepair && probe.saw_nan()) repair_pixels", "(false) repair_pixels"),
+    "NCHW: no repair": one("(kRepair && probe.saw_nan()) repair_item", "(false) repair_item", **CHANNELS_FIRST),
     "half of the elements are not looked at": one(
         "const float low = to_float(pairs.x), high = to_float(pairs.y);",
         "const float low = to_float(pairs.x), high = low;",

@@ -18,7 +18,7 @@ TARGET = preset("sm_90a")
 TWO_SMS = replace(TARGET, sm_count=2)  # a CTA computes many rows
 _SMALL: dict[str, Any] = {
     "slot_order": "rows", "row_items": False, "item_tiles": 1, "num_consumer_warpgroups": 1,
-    "num_transformer_warps": 2, "team_warps": 1, "num_storer_warps": 1, "staged_items": 1, "raw_stages": 1,
+    "num_transformer_warps": 2, "team_warps": 1, "num_storer_warps": 1, "raw_stages": 1,
     "row_order": "strips", "unit_rows": 1, "l2_bursts": False, "programmatic_launch": False,
 }  # fmt: skip
 
@@ -32,7 +32,9 @@ def config_of(problem: ConvProblem, **changes: Any) -> WgmmaRowsConfig:
         "block_rows": min(problem.stride_h, problem.r), "slot_columns": min(problem.stride_w, problem.s),
         "block_n": round_up(problem.k, 8),
     } | _SMALL | changes  # fmt: skip
-    wanted.setdefault("multiplying_consumers", wanted["num_consumer_warpgroups"])
+    consumers = wanted["num_consumer_warpgroups"]
+    wanted.setdefault("multiplying_consumers", consumers)
+    wanted.setdefault("staged_items", consumers if problem.y_layout == "nchw" else 1)
     ring = wanted.pop("ring_blocks", None)
     config = WgmmaRowsConfig(**wanted, ring_blocks=ring or 1)
     if ring is None:
