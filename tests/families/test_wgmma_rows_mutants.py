@@ -50,6 +50,7 @@ FULL_STAGING: dict[str, Any] = {"layout": "nchw", "shape": "n3c3h9w65k8r3s3", "c
 IN_TURNS: dict[str, Any] = {
     "shape": "n4c3h18w19k16r3s3", "config": CONFIG | {"multiplying_consumers": 1},
 }  # fmt: skip
+RUNS: dict[str, Any] = FULL_STAGING | {"config": {"block_rows": 3, "slot_columns": 3}}
 TAKE_TURNS: dict[str, Any] = {"config": CONFIG | {"num_consumer_warpgroups": 4, "multiplying_consumers": 2}}
 K_BLOCKS: dict[str, Any] = {"shape": "n2c3h9w11k72r3s3", "config": {"block_n": 32}}
 # an item begins within a row and ends in the next but one
@@ -77,7 +78,6 @@ CHUNKS = "constexpr Chunks chunks = window_chunks();\n"
 
 MUTANTS = {
     # ---- barriers ----
-    "filters are not awaited": one("wait(smem.filters_full, 0);", "", config=CONFIG | {"raw_stages": 5}),
     "half of the filters are expected": one(
         "smem.filters_full, FILTER_BYTES);\n", "smem.filters_full, FILTER_BYTES / 2);\n"
     ),
@@ -106,7 +106,9 @@ MUTANTS = {
         "",
         config={"num_consumer_warpgroups": 4, "row_order": "units", "unit_rows": 2},
     ),
-    "a block that was not needed is not awaited": one("      acquire_below(empty + 1);\n", "", config=SMALL_RING),
+    "a block that was not needed is not awaited": one(
+        "      acquire_below(empty + 1);\n", "", config=SMALL_RING | {"num_consumer_warpgroups": 4}
+    ),
     "a block too few is awaited": one("last_row + HALO_BLOCKS + 1)", "last_row + HALO_BLOCKS)"),
     "raw rows are given back before they are read": Mutant(
         (
@@ -251,7 +253,7 @@ MUTANTS = {
     "NCHW: a run's first elements are left out": one("units[i].from < units[i].to) {", "false) {", **ODD),
     "NCHW: a run's last elements are left out": one("item.last || to == UNIT", "to == UNIT", **ODD),
     "NCHW: a run that goes on is left out": one(
-        "channel < WGMMA_N; channel += STORER_THREADS)\n      store", "channel < 0;)\n      store", **ODD
+        "channel < WGMMA_N; channel += STORER_THREADS)\n      store", "channel < 0;)\n      store", **RUNS
     ),
     "NCHW: what lies before a run is stored": one("max(-first, 0), item.last", "0, item.last", **ODD),
     "NCHW: elements are stored before they are there": one("item.last || to == UNIT ? to : 0", "to", **ODD),
