@@ -11,7 +11,7 @@ from im2wingen.target import Target
 
 SlotOrder = Literal["rows", "columns"]
 RowOrder = Literal["strips", "units"]
-TILE_SLOTS = 64  # the M of wgmma
+WGMMA_M = 64
 CHUNK_BYTES = 16
 _BARRIER_BYTES = 8
 _SCALE_BYTES = 8
@@ -32,15 +32,13 @@ class WgmmaRowsConfig(Config):
     slot_order: SlotOrder
     block_n: int  # output channels of a CTA
     row_items: bool  # an item's tiles stay within an output row
-    item_tiles: int
+    item_slots: int  # that a consumer multiplies at a time
     num_consumer_warpgroups: int
     multiplying_consumers: int  # of them, at a time; the others wait or store
     num_transformer_warps: int
     team_warps: int  # transformers that write a block together
     raw_stages: int  # of a team
     ring_blocks: int
-    num_storer_warps: int  # of an NCHW y; 1 for NHWC, where consumers store
-    staged_items: int  # of an NCHW y, that wait for the storers; 1 for NHWC
     row_order: RowOrder
     unit_rows: int  # 1 for strips
     l2_bursts: bool  # of x; units alone have them
@@ -49,10 +47,6 @@ class WgmmaRowsConfig(Config):
     @property
     def teams(self) -> int:
         return self.num_transformer_warps // self.team_warps
-
-    @property
-    def item_slots(self) -> int:
-        return TILE_SLOTS * self.item_tiles
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,12 +146,26 @@ class WgmmaRowsGeometry:
         return sum(ceil_div(chunks // 2, steps) for chunks in self.block_chunks)
 
     @property
+    def wgmma_n(self) -> int:
+        """Channels of an NHWC y, slots of an NCHW y, whose neighbours a thread is to hold."""
+        return self.config.item_slots if self.staged else self.config.block_n
+
+    @property
+    def wgmma_rows(self) -> int:
+        """The other ones of the two, which are tiles of wgmma's M."""
+        return self.config.block_n if self.staged else self.config.item_slots
+
+    @property
+    def item_tiles(self) -> int:
+        return self.wgmma_rows // WGMMA_M
+
+    @property
     def accumulators(self) -> int:
         """Registers of a thread that hold sums."""
-        tile = self.config.block_n // 2
+        tile = self.wgmma_n // 2
         if self.split:
             return tile * (3 if self.partial_sums > 1 else 2)
-        return tile * self.config.item_tiles
+        return tile * self.item_tiles
 
     @property
     def mirrored_blocks(self) -> int:
@@ -198,23 +206,17 @@ class WgmmaRowsGeometry:
 
     @property
     def staged(self) -> bool:
-        """Whether items wait in shared memory to be stored by other warps."""
+        """Whether consumers' warps stage runs of pixels in shared memory."""
         return self.problem.y_layout == "nchw"
-
-    @property
-    def staged_units(self) -> int:
-        """16 bytes of pixels of a channel's ring: the items, what the one before them left, gaps between segments."""
-        problem, config = self.problem, self.config
-        rows = problem.p if config.row_order == "strips" else min(config.unit_rows, problem.p)
-        gaps = min(2 * ceil_div(config.staged_items, self.items(rows) + 1), config.staged_items)
-        return config.staged_items * config.item_slots * problem.element_bytes // CHUNK_BYTES + 1 + 3 * gaps
 
     @property
     def staging_bytes(self) -> int:
         if not self.staged:
             return 0
-        padding = (5 - self.staged_units % 4) % 4  # lanes' channels lie in different banks
-        return self.config.block_n * (self.staged_units + padding) * CHUNK_BYTES
+        unit = CHUNK_BYTES // self.problem.element_bytes
+        units = self.config.item_slots // unit + 1
+        pitch = units | 1 if unit == 8 else units + (6 - units % 4) % 4  # lanes write different banks
+        return self.config.num_consumer_warpgroups * WGMMA_M * pitch * CHUNK_BYTES
 
     @property
     def smem_bytes(self) -> int:
@@ -224,9 +226,7 @@ class WgmmaRowsGeometry:
         bias = 0 if self.problem.epilogue == "none" else config.block_n * 4
         blocks = config.ring_blocks + self.mirrored_blocks
         scales = _SCALE_BYTES * (blocks + 2 * config.num_transformer_warps) if self.split else 0
-        places = config.staged_items if self.staged else 0
-        pairs = config.ring_blocks + buffers + places
-        barriers = (2 * pairs + config.num_consumer_warpgroups + 1) * _BARRIER_BYTES
+        barriers = (2 * (config.ring_blocks + buffers) + config.num_consumer_warpgroups + 1) * _BARRIER_BYTES
         whole = self.ring_bytes + buffers * self.raw_bytes + self.filter_bytes + self.staging_bytes
         return whole + bias + scales + barriers
 
@@ -238,7 +238,7 @@ class WgmmaRowsGeometry:
     @property
     def other_warps(self) -> int:
         """Those of no consumer."""
-        return self.config.num_transformer_warps + (self.config.num_storer_warps if self.staged else 0) + 1
+        return self.config.num_transformer_warps + 1
 
     @property
     def threads(self) -> int:
@@ -261,7 +261,7 @@ class WgmmaRowsGeometry:
     def consumer_registers(self, target: Target) -> int:
         """What a consumer's thread asks for once the others have given theirs back, 0 for what it has.
 
-        Split elements have three sets of accumulators, storers are more warps. Only whole warpgroups give any back.
+        Split elements have three sets of accumulators, long runs of pixels many. Only whole warpgroups give any back.
         """
         short = self.staged and self.needed_registers > self.registers(target)
         if not (self.split or short) or self.other_warps % 4:

@@ -2,11 +2,12 @@
 
 from im2wingen.families.base import AnyTarget, Rule
 from im2wingen.families.support import foreign_layout
-from im2wingen.families.wgmma_rows_config import WgmmaRowsConfig, WgmmaRowsGeometry
+from im2wingen.families.wgmma_rows_config import WGMMA_M, WgmmaRowsConfig, WgmmaRowsGeometry
 from im2wingen.problem import ConvProblem
 from im2wingen.target import Target
 
 MAX_CHANNELS = 15
+MAX_WGMMA_N = 256
 MAX_PRODUCTS = 256  # those of a tile are unrolled
 
 
@@ -60,8 +61,20 @@ RULES = (
         ),
     ),
     Rule(
-        sentence="block_n is a multiple of 8, at most 256",
-        holds=lambda problem, target, config: config.block_n % 8 == 0 and config.block_n <= 256,
+        sentence="block_n is 8 to 256 in steps of 8, item_slots a multiple of 64; the other way round for an NCHW y",
+        holds=lambda problem, target, config: (
+            _geometry(problem, config).wgmma_n % 8 == 0
+            and _geometry(problem, config).wgmma_n <= MAX_WGMMA_N
+            and _geometry(problem, config).wgmma_rows % WGMMA_M == 0
+        ),
+    ),
+    Rule(
+        sentence="row_items for an NCHW y whose slots are more than its pixels, and in fp32",
+        holds=lambda problem, target, config: (
+            problem.y_layout == "nhwc"
+            or config.row_items
+            or not (_geometry(problem, config).split or _geometry(problem, config).row_slots > problem.q)
+        ),
     ),
     Rule(
         sentence="num_consumer_warpgroups is at most 4, num_transformer_warps at most 8",
@@ -78,20 +91,6 @@ RULES = (
     Rule(
         sentence="the ring has a block more than an item and the windows of its slots, and one for each team",
         holds=lambda problem, target, config: config.ring_blocks >= _geometry(problem, config).least_ring,
-    ),
-    Rule(
-        sentence="num_storer_warps is 1 for an NHWC y, and at most 8",
-        holds=lambda problem, target, config: (
-            config.num_storer_warps <= (8 if _geometry(problem, config).staged else 1)
-        ),
-    ),
-    Rule(
-        sentence="staged_items is 1 for an NHWC y, else num_consumer_warpgroups or more",
-        holds=lambda problem, target, config: (
-            config.staged_items >= config.num_consumer_warpgroups
-            if _geometry(problem, config).staged
-            else config.staged_items == 1
-        ),
     ),
     Rule(
         sentence="unit_rows is 1 for strips, and at most P",

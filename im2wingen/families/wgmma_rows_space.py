@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 
 from im2wingen.families.base import Choose
 from im2wingen.families.support import ceil_div, round_up
-from im2wingen.families.wgmma_rows_config import RowOrder, SlotOrder, WgmmaRowsConfig, WgmmaRowsGeometry
+from im2wingen.families.wgmma_rows_config import WGMMA_M, RowOrder, SlotOrder, WgmmaRowsConfig, WgmmaRowsGeometry
 from im2wingen.families.wgmma_rows_cost import demands
-from im2wingen.families.wgmma_rows_rules import RULES
+from im2wingen.families.wgmma_rows_rules import MAX_WGMMA_N, RULES
 from im2wingen.problem import ConvProblem
 from im2wingen.target import Target
 
@@ -19,6 +19,7 @@ _SHAPE_FIELDS = ("block_rows", "slot_columns", "slot_order", "block_n", "row_ite
 _SHAPES = 10
 _HOPELESS = 2.0  # times the least estimate
 _STEPS = (1, 2, 3, 4, 6, 8)  # strides of a block or slot that is less than the window
+_RUNS = (64, 128, 192, 256)  # pixels of an NCHW y
 _CHANNELS = (256, 192, 128, 96, 64, 48, 32, 16, 8)
 _SLOT_ORDERS: tuple[SlotOrder, ...] = ("rows", "columns")
 _DRAM_BOUND = 2.0  # times the tensor core's demand
@@ -27,7 +28,7 @@ _SPARE_BLOCKS = 7  # of the ring, beyond those that items hold: transformers wri
 _UNIT_ROWS = (2, 1, 4, 8)
 _CRAMPED = 1.4  # times the estimate where two consumers and a spare block don't fit
 _WHOLE_GROUP = 3  # transformers that are a warpgroup with the loading warp, which may hand registers to consumers
-_STORERS = (4, 2, 1)
+_RUN_SUMS = 64  # of a thread: those of the pixels of an NCHW y that go together
 
 
 def suggest(problem: ConvProblem, target: Target, choose: Choose) -> WgmmaRowsConfig:
@@ -40,14 +41,12 @@ def suggest(problem: ConvProblem, target: Target, choose: Choose) -> WgmmaRowsCo
         return [value for value in values if not _broken(_with(config, problem, field, value), problem, target)]
 
     for field, values in (
-        ("num_storer_warps", _STORERS if problem.y_layout == "nchw" else (1,)),
-        ("item_tiles", (2, 1, 4) if dram_bound else (1, 2)),
+        ("item_slots", _item_slots(config, problem, dram_bound)),
         ("num_consumer_warpgroups", _consumers(config, problem, target)),
         ("multiplying_consumers", _turns),
         ("num_transformer_warps", (_WHOLE_GROUP, 4, 2, 6, 1) if problem.precision == "fp32" else (4, 3, 2, 6, 1)),
         ("team_warps", _teams),
         ("raw_stages", (2, 1, 3)),
-        ("staged_items", _staged),
         ("ring_blocks", _rings),
     ):
         wanted = values(config, problem) if callable(values) else values
@@ -83,7 +82,7 @@ def _with(config: WgmmaRowsConfig, problem: ConvProblem, field: str, value: int)
     if field == "num_transformer_warps":
         changes["team_warps"] = value
     if field == "num_consumer_warpgroups":
-        changes |= {"multiplying_consumers": value, "staged_items": value if problem.y_layout == "nchw" else 1}
+        changes["multiplying_consumers"] = value
     changed = replace(config, **changes)
     return changed if field == "ring_blocks" else replace(changed, ring_blocks=_least_ring(changed, problem))
 
@@ -131,19 +130,18 @@ def has_shapes(problem: ConvProblem, target: Target) -> bool:
 
 def _all_shapes(problem: ConvProblem) -> Iterator[WgmmaRowsConfig]:
     transformers = _WHOLE_GROUP if problem.precision == "fp32" else 1
-    storers = _STORERS[0] if problem.y_layout == "nchw" else 1
-    for block_n in _block_ns(problem.k):
+    for block_n in _block_ns(problem):
         for block_rows in _parts(problem.r, problem.stride_h, problem.dilation_h):
             for slot_columns in _parts(problem.s, problem.stride_w, problem.dilation_w):
                 orders = _SLOT_ORDERS if slot_columns > 1 else _SLOT_ORDERS[:1]
                 for slot_order, row_items in product(orders, (False, True)):
                     config = WgmmaRowsConfig(
                         block_rows=block_rows, slot_columns=slot_columns, slot_order=slot_order, block_n=block_n,
-                        row_items=row_items, item_tiles=1, num_consumer_warpgroups=1, multiplying_consumers=1,
+                        row_items=row_items, item_slots=WGMMA_M, num_consumer_warpgroups=1, multiplying_consumers=1,
                         num_transformer_warps=transformers, team_warps=transformers, raw_stages=1, ring_blocks=1,
-                        num_storer_warps=storers, staged_items=1, row_order="strips", unit_rows=1, l2_bursts=False,
-                        programmatic_launch=False,
+                        row_order="strips", unit_rows=1, l2_bursts=False, programmatic_launch=False,
                     )  # fmt: skip
+                    config = replace(config, item_slots=_item_slots(config, problem, False)[0])
                     yield replace(config, ring_blocks=_least_ring(config, problem))
 
 
@@ -154,8 +152,11 @@ def _parts(window: int, stride: int, dilation: int) -> list[int]:
     return [window, *(stride * step for step in _STEPS if stride * step < window)]
 
 
-def _block_ns(k: int) -> list[int]:
-    """Channels of a CTA: all of K, rounded up to groups of 8, 16 or 32 neighbours, or a part of it."""
+def _block_ns(problem: ConvProblem) -> list[int]:
+    """Channels of a CTA: all of K, rounded up to groups of 8, 16 or 32 neighbours, or a part; 64s of an NCHW y."""
+    k = problem.k
+    if problem.y_layout == "nchw":
+        return [size for size in (256, 192, 128, 64) if size < round_up(k, WGMMA_M) + WGMMA_M]
     whole = {round_up(k, group) for group in (8, 16, 32)}
     parts = {size for size in _CHANNELS if size < k}
     even = {round_up(ceil_div(k, count), 32) for count in range(2, 9)}
@@ -166,7 +167,7 @@ def _consumers(config: WgmmaRowsConfig, problem: ConvProblem, target: Target) ->
     if _is_dram_bound(config, problem, target):
         return (3, 2, 4, 1)
     geometry = WgmmaRowsGeometry(problem=problem, config=config)
-    return (2, 3, 4, 1) if geometry.steps * config.block_n / 2 > _LONG_TILE else (4, 3, 2, 1)
+    return (2, 3, 4, 1) if geometry.steps * geometry.wgmma_n / 2 > _LONG_TILE else (4, 3, 2, 1)
 
 
 def _turns(config: WgmmaRowsConfig, problem: ConvProblem) -> list[int]:
@@ -176,12 +177,15 @@ def _turns(config: WgmmaRowsConfig, problem: ConvProblem) -> list[int]:
     return [turns for turns in dict.fromkeys((consumers, *some)) if consumers % turns == 0]
 
 
-def _staged(config: WgmmaRowsConfig, problem: ConvProblem) -> list[int]:
-    """An item of each consumer and one that is stored, or more, or fewer."""
+def _item_slots(config: WgmmaRowsConfig, problem: ConvProblem, dram_bound: bool) -> list[int]:
+    """One tile of an NHWC y, or more; of an NCHW y an output row or parts, what a thread's sums allow first."""
     if problem.y_layout == "nhwc":
-        return [1]
-    consumers = config.num_consumer_warpgroups
-    return [consumers + 1, 2 * consumers + 1, consumers]
+        return [WGMMA_M * tiles for tiles in ((2, 1, 4) if dram_bound else (1, 2))]
+    tiles = ceil_div(config.block_n, WGMMA_M)
+    whole = problem.q if config.row_items else problem.p * problem.q
+    parts = {round_up(ceil_div(problem.q if config.row_items else whole, count), 8) for count in range(1, 9)}
+    sizes = sorted({size for size in parts | set(_RUNS) if size <= min(MAX_WGMMA_N, round_up(whole, 8))}, reverse=True)
+    return sorted(sizes, key=lambda size: size * tiles > 2 * _RUN_SUMS) or [8]
 
 
 def _teams(config: WgmmaRowsConfig, problem: ConvProblem) -> list[int]:

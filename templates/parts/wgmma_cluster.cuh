@@ -113,7 +113,7 @@ __device__ __forceinline__ void consume_share(const Smem& smem, int index, const
   unsigned char* const staging = smem.staging + index * STAGING_BYTES;
   Consumer consumer = {index, lane};
   Accumulators acc;
-  multiply_tile(acc, smem, consumer);
+  multiply_tile<false>(acc, smem, consumer);
   ptx::barrier_sync(4, 128 * kConsumers);  // the products have read the buffers
 #pragma unroll
   for (int i = 0; i < SUM_GROUPS; ++i) {
@@ -126,12 +126,15 @@ __device__ __forceinline__ void consume_share(const Smem& smem, int index, const
   add_up(sum, sums, first, thread);
 
   const Origin origin = consumer_origin(first_tile(), index);
-  const int k = origin.k + warp * 16 + lane / 4;
-  const Sum bias0 = epilogue_bias(bias, k), bias1 = epilogue_bias(bias, k + 8);
+  if constexpr (kHasBias) {
+    const Biases biases(bias, origin.k, thread);
+#pragma unroll
+    for (int i = 0; i < STORE_GROUPS * 4; ++i) sum[i] += biases.at(i);
+  }
   if constexpr (kOutputChannelsLast)
-    stage_groups<0>(staging, sum, warp, lane, bias0, bias1);
+    stage_groups<0>(staging, sum, warp, lane);
   else
-    stage_rows<0>(staging, sum, warp, lane, bias0, bias1);
+    stage_rows<0>(staging, sum, warp, lane);
   ptx::barrier_sync(1 + index, 128);  // staging is complete
   ptx::barrier_cluster_arrive_relaxed();  // the sums have been read
   store_share(y, staging, x, w, bias, first, thread, origin);

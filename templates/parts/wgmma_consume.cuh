@@ -13,24 +13,23 @@ __device__ __forceinline__ void consume_tiles(const Smem& smem, int index, const
   if (kOrdered && index == kConsumers - 1) ptx::barrier_arrive(4, 256);  // the first consumer begins
   if (kSplit == TILES) consumer.skip_patches(index * CHUNKS * PLANES);
   for (int tile = first; tile < TILE_COUNT; tile += kTurns * gridDim.x) {
+    const Origin origin = consumer_origin(tile, index);
     Accumulators acc;
-    multiply_tile(acc, smem, consumer);
+    if constexpr (kHasBias) begin_with(acc, Biases(bias, origin.k, thread));
+    multiply_tile<kHasBias>(acc, smem, consumer);
     if (kSplit == TILES) consumer.skip_patches((kConsumers - 1) * CHUNKS * PLANES);
     if (kRepair && has_nan(acc)) *saw_nan = 1;
-    const Origin origin = consumer_origin(tile, index);
-    const int k = origin.k + thread / 32 * 16 + lane / 4;
-    const Sum bias0 = epilogue_bias(bias, k), bias1 = epilogue_bias(bias, k + 8);
     if (kStagingOverBuffers) ptx::barrier_sync(4, 128 * kConsumers);  // the products have read the buffers
     if constexpr (kStoredByProducers) {
-      stage_parts<0>(smem, acc, index, thread, bias0, bias1, staged++ & 1);
+      stage_parts<0>(smem, acc, index, thread, staged++ & 1);
     } else if constexpr (kRuns) {
-      store_tile<0>(staging, acc, index, thread, bias0, bias1, y, origin);
+      store_tile<0>(staging, acc, index, thread, y, origin);
     } else {
 #pragma unroll
       for (int i = 0; i < OWN_SUBTILES; ++i) {
         const Origin place = {origin.n, origin.p + (kMapping == ROWS ? i * JOINED_ROWS : 0),
                               origin.q + (kMapping == BLOCK ? i * 8 : 0), origin.k};
-        store_groups<0>(staging, acc[i], index, thread, bias0, bias1, output, y, place);
+        store_groups<0>(staging, acc[i], index, thread, output, y, place);
       }
     }
     if (kRepair && *saw_nan) {

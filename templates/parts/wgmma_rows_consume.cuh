@@ -1,18 +1,19 @@
 // ---- the consumers: blocks -> products -> y ----
-// Where a consumer's tiles go: to y, or to staging.
+// Where a consumer's tiles go.
 struct Output {
   Element* y;
-  const float* bias;
-  uint64_t policy;   // of an NHWC y
-  Element* staging;  // of an NCHW y: pixel `begin` of the item's segment at `place` in the rings
-  int begin, place;
+  Element* staging;  // the warp's, of an NCHW y
+  uint64_t policy;
 
   __device__ __forceinline__ void take(const float (&acc)[WGMMA_N / 2], const Item& item, int tile, Probe& probe) const {
     if constexpr (kOutputChannelsLast) {
-      store_pixel<0>(acc, item, tile, bias, y, probe, policy);
-      store_pixel<1>(acc, item, tile, bias, y, probe, policy);
+      store_pixel<0>(acc, item, tile, y, probe, policy);
+      store_pixel<1>(acc, item, tile, y, probe, policy);
     } else {
-      stage_tile(acc, staging, item, begin, place, tile, bias);
+      stage_tile(acc, item, tile, staging);
+      __syncwarp();  // all lanes have written
+      store_runs(item, tile, staging, y, probe, policy);
+      __syncwarp();  // and have read
     }
   }
 };
@@ -42,12 +43,12 @@ __device__ __forceinline__ void consume(const Smem& smem, int index, int warp, i
                                         const Element* bias, Element* y) {
   const uint32_t ring = smem_units(smem.ring), filters = smem_units(smem.filters);
   const Scale* const filter_scales = reinterpret_cast<const Scale*>(smem.filters + 2 * FILTER_CHUNKS * 16);
-  Output output = {y, smem.bias, 0, smem.staging, 0, 0};
-  if constexpr (kBursts && kOutputChannelsLast) output.policy = ptx::createpolicy_evict_first();
+  Output output = {y, smem.staging + warp * 16 * STAGING_PITCH, 0};
+  if constexpr (kBursts) output.policy = ptx::createpolicy_evict_first();
   Blocks blocks = {smem, lane};
   Walk walk;
   Segment segment;
-  Staged staged;
+  int passed = 0;       // items of the CTA before the segment
   int first_block = 0;  // of the segment
   int next = index;     // item of the segment
   wait(smem.filters_full, 0);
@@ -57,55 +58,47 @@ __device__ __forceinline__ void consume(const Smem& smem, int index, int warp, i
 #pragma unroll 1
     for (; next < items; next += kConsumers) {
       const int first_slot = first_slot_of(next), end_slot = end_slot_of(next), row = first_slot / ROW_SLOTS;
-      const Item item = {segment, first_slot, end_slot, int(blockIdx.x) % K_BLOCKS * WGMMA_N, warp % 4, lane};
+      const Item item = {segment, first_slot, end_slot, int(blockIdx.x) % K_BLOCKS * BLOCK_N, warp % 4, lane};
       const int last_row = min(segment.rows - 1, (end_slot - 1) / ROW_SLOTS);
+      [[maybe_unused]] Accumulators acc;
+      if constexpr (kHasBias && !kSplit) begin_with_bias(acc, smem.bias, warp % 4, lane);
       blocks.release_below(first_block + row);
       blocks.acquire_below(first_block + last_row + HALO_BLOCKS + 1);
       const Windows windows(ring, first_block + row, first_slot);
       const int next_row = first_slot_of(next + kConsumers) / ROW_SLOTS;  // that the consumer needs next
       const int unneeded = next + kConsumers < items ? next_row : segment.blocks();
-      if constexpr (!kOutputChannelsLast) {
-        output.begin = pixels_before(first_slot);
-        output.place = staged.place(output.begin);
-      }
-      const auto await_staging = [&] {
-        if constexpr (!kOutputChannelsLast) wait(smem.staged_empty + staged.slot(next), staged.parity(next) ^ 1);
-      };
       Probe probe;
-      if constexpr (kTurns) await_turn(smem, staged.items + next);
+      if constexpr (kTurns) await_turn(smem, passed + next);
       if constexpr (kSplit) {
 #pragma unroll 1
         for (int tile = 0; tile < ITEM_TILES; ++tile) {
           float sum[WGMMA_N / 2], high[WGMMA_N / 2], mixed[WGMMA_N / 2];
           const SlotScales scales(smem.scales, first_block + row, item, tile);
           // anew for each tile: descriptors of all filters would take too many registers
-          multiply_split<0>(sum, high, mixed, windows, tile * 64, smem_units(smem.filters), scales);
+          multiply_split<0>(sum, high, mixed, windows, tile, smem_units(smem.filters), scales);
           if (kTurns && tile + 1 == ITEM_TILES) end_turn(smem, index, lane);
-          finish_split(sum, filter_scales, item, scales);
+          finish_split(sum, filter_scales, smem.bias, item, tile, scales);
           __syncwarp();  // all lanes have read the blocks' scales
           if (tile + 1 == ITEM_TILES) blocks.release_below(first_block + unneeded);
-          if (tile == 0) await_staging();
           output.take(sum, item, tile, probe);
         }
       } else {
-        Accumulators acc;
         multiply_item(acc, windows, filters);
         if constexpr (kTurns) {
           ptx::wgmma_wait_group<1>();
           end_turn(smem, index, lane);
         }
-        await_staging();
         store_tiles<0>(acc, blocks, first_block + unneeded, item, output, probe);
       }
-      if constexpr (kOutputChannelsLast) {
-        if (kRepair && probe.saw_nan()) repair_pixels(x, w, bias, y, item);
-      } else {
-        __syncwarp();  // all lanes have written
-        if (lane == 0) ptx::mbarrier_arrive(smem.staged_full + staged.slot(next));
+      if (kRepair && probe.saw_nan()) {
+        if constexpr (kOutputChannelsLast)
+          repair_pixels(x, w, bias, y, item);
+        else
+          repair_runs(x, w, bias, y, item);
       }
     }
     next -= items;
-    staged.pass(segment, items);
+    passed += items;
     first_block += segment.blocks();
     blocks.release_below(first_block);
   }

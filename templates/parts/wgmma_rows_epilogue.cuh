@@ -9,12 +9,6 @@ struct PairOf<__nv_bfloat16> {
 };
 using Pair = PairOf<Element>::Type;
 
-__device__ __forceinline__ uint32_t pack(float low, float high) {
-  const Element pair[2] = {from_float<Element>(low), from_float<Element>(high)};
-  uint32_t packed;
-  memcpy(&packed, pair, sizeof packed);
-  return packed;
-}
 __device__ __forceinline__ Pair pair_of(uint32_t packed) {
   Pair pair;
   memcpy(&pair, &packed, sizeof pair);

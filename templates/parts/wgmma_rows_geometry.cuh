@@ -1,7 +1,7 @@
 // ---- sizes ----
-constexpr int THREADS = 128 * kConsumers + 32 * (kTransformers + kStorers + 1);
-constexpr int STEPS = CHUNKS / 2;  // wgmmas of a tile of 64 slots
-constexpr int ITEM_SLOTS = 64 * ITEM_TILES;
+constexpr int THREADS = 128 * kConsumers + 32 * (kTransformers + 1);
+constexpr int STEPS = CHUNKS / 2;  // wgmmas of a tile
+constexpr int ITEM_TILES = (kOutputChannelsLast ? ITEM_SLOTS : BLOCK_N) / 64;  // of 64 x WGMMA_N sums
 constexpr int ROW_ITEMS = ceil_div(Q, ITEM_SLOTS);  // of an output row, with kRowItems
 constexpr int MIRRORED_BLOCKS = kRowItems ? 0 : HALO_BLOCKS + (ITEM_SLOTS - 1 + HALO_SLOTS + ROW_SLOTS - 1) / ROW_SLOTS;
 constexpr int PLANE_SLOTS = (kRingBlocks + MIRRORED_BLOCKS) * ROW_SLOTS;  // from one plane to the next
@@ -14,28 +14,26 @@ constexpr int RAW_PARTS = kInputChannelsLast ? 1 : C;  // runs of neighbouring i
 constexpr int RAW_PART_BYTES = (15 + BLOCK_ROWS * INPUT_ROW_BYTES + 4 + 15) / 16 * 16;
 constexpr int RAW_BYTES = RAW_PARTS * RAW_PART_BYTES;  // of a buffer
 constexpr int kTeams = kTransformers / kTeamWarps, RAW_BUFFERS = kTeams * kRawStages;
-constexpr int FILTER_CHUNKS = CHUNKS * WGMMA_N;  // of one part
-constexpr int FILTER_BYTES = PARTS * FILTER_CHUNKS * 16 + (kSplit ? WGMMA_N * 8 : 0);
-// A channel's ring in staging holds kStagedItems items, what the one before them left, and gaps between segments.
-constexpr int SEGMENT_ROWS = kRowOrder == UNITS && UNIT_ROWS < P ? UNIT_ROWS : P;  // of most segments
-constexpr int SEGMENT_ITEMS =
-    kRowItems ? SEGMENT_ROWS * ROW_ITEMS : ceil_div((SEGMENT_ROWS - 1) * ROW_SLOTS + Q, ITEM_SLOTS);
-constexpr int MOST_GAPS = 2 * ceil_div(kStagedItems, SEGMENT_ITEMS + 1), GAPS = MOST_GAPS < kStagedItems ? MOST_GAPS : kStagedItems;
-constexpr int STAGED_UNITS = kStagedItems * ITEM_SLOTS / UNIT + 1 + 3 * GAPS, STAGED_PIXELS = STAGED_UNITS * UNIT;
-constexpr int STAGING_PITCH = (STAGED_UNITS + (5 - STAGED_UNITS % 4) % 4) * UNIT;  // lanes' channels lie in different banks
-constexpr int STAGING_BYTES = kStorers > 0 ? WGMMA_N * STAGING_PITCH * sizeof(Element) : 0;
-constexpr int BIAS_BYTES = kHasBias ? WGMMA_N * 4 : 0;
+constexpr int FILTER_CHUNKS = CHUNKS * BLOCK_N;  // of one part
+constexpr int FILTER_BYTES = PARTS * FILTER_CHUNKS * 16 + (kSplit ? BLOCK_N * 8 : 0);
+// A consumer's warp stages its 16 channels of a tile: a run of pixels each, up to 15 bytes behind whole 16.
+constexpr int STAGED_UNITS = ITEM_SLOTS / UNIT + 1;
+// so long that lanes of 8 channels (of 16 bits), or of 4, write different banks
+constexpr int STAGING_PITCH = (UNIT == 8 ? STAGED_UNITS | 1 : STAGED_UNITS + (6 - STAGED_UNITS % 4) % 4) * UNIT;
+constexpr int STAGING_BYTES = kOutputChannelsLast ? 0 : 4 * kConsumers * 16 * STAGING_PITCH * sizeof(Element);
+constexpr int BIAS_BYTES = kHasBias ? BLOCK_N * 4 : 0;
 constexpr int SCALE_BYTES = kSplit ? (kRingBlocks + MIRRORED_BLOCKS + 2 * kTransformers) * 8 : 0;  // and ranges
 constexpr int64_t INPUT_BYTES = int64_t(N) * H * W * C * sizeof(Element);
 constexpr int64_t INPUT_UNITS_END = INPUT_BYTES / 16 * 16;  // bulk copies end here
 
 // ---- what the parameters must obey ----
+static_assert(WGMMA_N == (kOutputChannelsLast ? BLOCK_N : ITEM_SLOTS), "channels are columns of an NHWC y, pixels of an NCHW y");
 static_assert(WGMMA_N % 8 == 0 && WGMMA_N <= 256, "the N of wgmma");
+static_assert(ITEM_TILES > 0 && (kOutputChannelsLast ? ITEM_SLOTS : BLOCK_N) % 64 == 0, "the M of wgmma");
+static_assert(kOutputChannelsLast || kRowItems || (HALO_SLOTS == 0 && !kSplit), "pixels of an item follow each other");
 static_assert(kRingBlocks > MIRRORED_BLOCKS && kRingBlocks > HALO_BLOCKS, "an item and the windows of its slots fit the ring");
-static_assert(CONSUMER_REGISTERS == 0 || (kTransformers + kStorers) % 4 == 3, "whole warpgroups give registers back");
+static_assert(CONSUMER_REGISTERS == 0 || kTransformers % 4 == 3, "whole warpgroups give registers back");
 static_assert(kConsumers % kMultiplying == 0, "a wait tells a turn from the next, not from the one after");
-static_assert((kStorers > 0) != kOutputChannelsLast, "warps store an NCHW y");
-static_assert(kStorers == 0 || kStagedItems >= kConsumers, "a wait tells a place that is free again from one that was before");
 static_assert(kTransformers % kTeamWarps == 0, "a team is some of the transformers");
 static_assert(kTeams <= kRingBlocks, "a wait tells a round of the ring from the next, not from the one after");
 static_assert(kRowOrder == UNITS || UNIT_ROWS == 1, "strips have no units");
@@ -46,12 +44,12 @@ static_assert(!kSplit || sizeof(Element) == 4, "an fp32 is split");
 struct Smem {
   unsigned char* ring;     // (PARTS, PLANES, kRingBlocks + MIRRORED_BLOCKS, ROW_SLOTS), 16 bytes each
   unsigned char* raw;      // (kTeams, kRawStages, RAW_PARTS): rows of x as they lie in global memory
-  unsigned char* filters;  // (PARTS, CHUNKS, WGMMA_N), 16 bytes each; then the columns' scales
-  Element* staging;        // (WGMMA_N, STAGING_PITCH): pixels of an NCHW y
-  float* bias;             // (WGMMA_N), in the order of channels
+  unsigned char* filters;  // (PARTS, CHUNKS, BLOCK_N), 16 bytes each; then the channels' scales
+  Element* staging;        // (4 * kConsumers, 16, STAGING_PITCH): pixels of an NCHW y
+  float* bias;             // (BLOCK_N), in the order of channels
   Scale* scales;           // (kRingBlocks + MIRRORED_BLOCKS) of split blocks
   Range* ranges;           // (2, kTransformers): what each warp of a team has seen, of a block and the next
-  uint64_t *block_full, *block_empty, *raw_full, *raw_empty, *staged_full, *staged_empty, *multiplied, *filters_full;
+  uint64_t *block_full, *block_empty, *raw_full, *raw_empty, *multiplied, *filters_full;
 };
 __device__ __forceinline__ Smem shared_memory(unsigned char* memory) {
   Smem smem;
@@ -66,9 +64,7 @@ __device__ __forceinline__ Smem shared_memory(unsigned char* memory) {
   smem.block_empty = smem.block_full + kRingBlocks;
   smem.raw_full = smem.block_empty + kRingBlocks;
   smem.raw_empty = smem.raw_full + RAW_BUFFERS;
-  smem.staged_full = smem.raw_empty + RAW_BUFFERS;
-  smem.staged_empty = smem.staged_full + (kStorers > 0 ? kStagedItems : 0);
-  smem.multiplied = smem.staged_empty + (kStorers > 0 ? kStagedItems : 0);
+  smem.multiplied = smem.raw_empty + RAW_BUFFERS;
   smem.filters_full = smem.multiplied + kConsumers;
   return smem;
 }
@@ -80,10 +76,6 @@ __device__ __forceinline__ void init_barriers(const Smem& smem) {
   for (int i = 0; i < RAW_BUFFERS; ++i) {
     ptx::mbarrier_init(smem.raw_full + i, 1);
     ptx::mbarrier_init(smem.raw_empty + i, kTeamWarps);
-  }
-  for (int i = 0; kStorers > 0 && i < kStagedItems; ++i) {
-    ptx::mbarrier_init(smem.staged_full + i, 4);
-    ptx::mbarrier_init(smem.staged_empty + i, kStorers);
   }
   for (int i = 0; i < kConsumers; ++i) ptx::mbarrier_init(smem.multiplied + i, 4);
   ptx::mbarrier_init(smem.filters_full, 1);

@@ -21,33 +21,31 @@ __device__ __forceinline__ void store_channels(Element* y, const uint32_t* words
 }
 
 template <int HALF>
-__device__ __forceinline__ void store_pixel(const float (&acc)[WGMMA_N / 2], const Item& item, int tile, const float* bias,
-                                            Element* y, Probe& probe, uint64_t policy) {
+__device__ __forceinline__ void store_pixel(const float (&acc)[WGMMA_N / 2], const Item& item, int tile, Element* y,
+                                            Probe& probe, uint64_t policy) {
   constexpr int PAIRS = CHANNEL_VECTOR / 2, PER_WORD = 4 / sizeof(Element);
   const Pixel pixel = pixel_of(item, tile, HALF);
   if (!pixel.exists) return;
   y += output_offset(item.segment.n, item.segment.p + pixel.row, pixel.q, item.channel);
 #pragma unroll
-  for (int group = 0; group < WGMMA_N / CHANNEL_GROUP; ++group) {
+  for (int group = 0; group < BLOCK_N / CHANNEL_GROUP; ++group) {
     const int first = group * CHANNEL_GROUP + item.lane % 4 * CHANNEL_VECTOR;
     uint32_t words[CHANNEL_VECTOR / PER_WORD];
 #pragma unroll
     for (int i = 0; i < PAIRS; ++i) {
       const float* d = acc + (group * PAIRS + i) * 4 + HALF * 2;
-      const float bias0 = kHasBias ? bias[first + 2 * i] : 0.0f, bias1 = kHasBias ? bias[first + 2 * i + 1] : 0.0f;
-      const float y0 = epilogue(d[0], bias0), y1 = epilogue(d[1], bias1);
       if constexpr (PER_WORD == 2) {
-        words[i] = pack(y0, y1);
+        words[i] = pack<Element>(d[0], d[1]);
       } else {
-        words[2 * i] = __float_as_uint(y0);
-        words[2 * i + 1] = __float_as_uint(y1);
+        words[2 * i] = __float_as_uint(relu(d[0]));
+        words[2 * i + 1] = __float_as_uint(relu(d[1]));
       }
     }
 #pragma unroll
     for (int i = 0; i < CHANNEL_VECTOR / PER_WORD; ++i) probe.look_at(words[i]);
 #pragma unroll
     for (int i = 0; i < CHANNEL_VECTOR; i += STORE_CHANNELS) {
-      if (K % WGMMA_N != 0 && item.channel + first + i >= K) continue;
+      if (K % BLOCK_N != 0 && item.channel + first + i >= K) continue;
       if constexpr (STORE_CHANNELS < PER_WORD) {
         const uint32_t one = i % 2 == 0 ? words[i / 2] : words[i / 2] >> 16;
         store_channels<1>(y + first + i, &one, policy);
@@ -64,7 +62,7 @@ __device__ __noinline__ void repair_pixels(const Element* x, const Element* w, c
     const Pixel pixel = pixel_of(item, i / 2, i % 2);
     if (!pixel.exists) continue;
 #pragma unroll 1
-    for (int j = 0; j < WGMMA_N / 4; ++j) {
+    for (int j = 0; j < BLOCK_N / 4; ++j) {
       const int k = item.channel + j / CHANNEL_VECTOR * CHANNEL_GROUP + item.lane % 4 * CHANNEL_VECTOR + j % CHANNEL_VECTOR;
       if (k < K) repair_if_nan(x, w, bias, y, item.segment.n, item.segment.p + pixel.row, pixel.q, k);
     }

@@ -1,163 +1,127 @@
-// ---- y in NCHW: consumers put items into staging, where storers find them ----
-// A channel's pixels of a segment are a run: they lie one after the other in y. In staging they lie likewise in the
-// channel's ring of STAGED_PIXELS, each as far into 16 bytes as in y, so that whole 16 bytes can be moved at once.
-__device__ __forceinline__ int elements_into_unit(const Segment& segment, int k) {
-  const uint32_t rows = (uint32_t(segment.n) * K + k) * P + segment.p;
-  return int(rows * Q % UNIT);  // of a run's first pixel
-}
-__device__ __forceinline__ int pixels_before(int slot) { return slot / ROW_SLOTS * Q + min(slot % ROW_SLOTS, Q); }
+// ---- y in NCHW: a consumer's warp has 16 channels of a tile, which leave as runs of pixels ----
+// A channel's pixels of an item are a run: they lie one after the other in y. The warp stages them in shared memory, each
+// as far into 16 bytes as in y, so that whole 16 bytes can be moved at once. Lanes write two pixels at a time, hence an
+// even number of elements into 16 bytes: a run that begins at an odd one is moved by one more as it is read.
+constexpr bool kOddRuns = Q % 2 == 1, kAlignedRuns = Q % UNIT == 0 && ITEM_SLOTS % UNIT == 0;
+constexpr int RUN_PIXELS = kRowItems && Q < ITEM_SLOTS ? Q : ITEM_SLOTS;  // at most
+constexpr int RUN_UNITS = ceil_div(RUN_PIXELS + (kAlignedRuns ? 0 : kOddRuns ? UNIT - 1 : UNIT - 2), UNIT);
 
-// Where the items of a segment are in staging. All who look walk the same segments.
-struct Staged {
-  int items = 0;   // of the CTA before the segment
-  int origin = 0;  // place in a ring of what is UNIT - 1 or less before a run's first pixel; whole 16 bytes
-
-  __device__ __forceinline__ int slot(int item) const { return (items + item) % kStagedItems; }
-  __device__ __forceinline__ uint32_t parity(int item) const { return (items + item) / kStagedItems & 1; }
-  __device__ __forceinline__ int place(int pixel) const { return (origin + pixel) % STAGED_PIXELS; }
-  __device__ __forceinline__ void pass(const Segment& segment, int count) {
-    items += count;
-    origin = (origin + (segment.rows * Q + 2 * UNIT - 2) / UNIT * UNIT) % STAGED_PIXELS;
-  }
+struct Run {
+  int64_t offset;  // of y
+  int into;        // elements of 16 bytes of y before the first one
 };
-__device__ __forceinline__ int around(int place) { return place < STAGED_PIXELS ? place : place - STAGED_PIXELS; }
+__device__ __forceinline__ int first_pixel(const Item& item) {  // of the segment
+  return item.first_slot / ROW_SLOTS * Q + item.first_slot % ROW_SLOTS;
+}
+__device__ __forceinline__ int pixels_of(const Item& item) {
+  const int left = kRowItems ? Q - item.first_slot % ROW_SLOTS : item.segment.rows * Q - item.first_slot;
+  return min(ITEM_SLOTS, left);
+}
+__device__ __forceinline__ Run run_of(const Item& item, int k) {
+  const int64_t offset = output_offset(item.segment.n, item.segment.p, 0, k) + first_pixel(item);
+  return {offset, kAlignedRuns ? 0 : int(uint32_t(offset) % UNIT)};
+}
+__device__ __forceinline__ int first_channel(const Item& item, int tile) { return item.channel + tile * 64 + item.warp * 16; }
 
-// A tile of an item that begins with pixel `begin` of the segment, at `place` in the rings.
-__device__ __forceinline__ void stage_tile(const float (&acc)[WGMMA_N / 2], Element* staging, const Item& item, int begin,
-                                           int place, int tile, const float* bias) {
-  // at once the lanes write 8 pixels of 4 channels
+__device__ __forceinline__ void stage_tile(const float (&acc)[WGMMA_N / 2], const Item& item, int tile, Element* staging) {
+  struct alignas(8) Two {
+    float of[2];
+  };
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    const Pixel pixel = pixel_of(item, tile, half);
-    if (!pixel.exists) continue;
-    const int ahead = place + pixel.row * Q + pixel.q - begin;
+    const int channel = half * 8 + item.lane / 4, even = run_of(item, first_channel(item, tile) + channel).into & ~1;
+    Element* const to = staging + channel * STAGING_PITCH + even + item.lane % 4 * 2;
 #pragma unroll
-    for (int second = 0; second < 2; ++second) {
-      const int channel = item.lane % 4 * 2 + second;
-      // 8 channels further a run begins as far into 16 bytes
-      const int into = elements_into_unit(item.segment, item.channel + channel);
-      Element* const to = staging + channel * STAGING_PITCH + around(ahead + into);
-#pragma unroll
-      for (int i = 0; i < WGMMA_N / 8; ++i) {
-        const float value = epilogue(acc[i * 4 + half * 2 + second], kHasBias ? bias[i * 8 + channel] : 0.0f);
-        to[i * 8 * STAGING_PITCH] = from_float<Element>(value);
-      }
+    for (int i = 0; i < WGMMA_N / 8; ++i) {
+      const float* d = acc + i * 4 + half * 2;
+      if constexpr (sizeof(Element) == 2)
+        *reinterpret_cast<uint32_t*>(to + i * 8) = pack<Element>(d[0], d[1]);
+      else
+        *reinterpret_cast<Two*>(to + i * 8) = {relu(d[0]), relu(d[1])};
     }
   }
 }
 
-// ---- the storers ----
-// An item in staging: pixels begin ... end - 1 of its segment, of which the last ones short of 16 bytes are left to the next
-// item, if there is one.
-struct StagedItem {
-  Segment segment;
-  int begin, end, place;
-  bool last;    // of the segment
-  int channel;  // the CTA's first
-};
-// 16 bytes of y, of which elements from ... to - 1 are the item's.
-struct StagedUnit {
-  int place;       // element of staging
-  int64_t offset;  // of y
-  int k, pixel;    // of element 0, which may lie before the run
+// 16 bytes of y, of which elements from ... to - 1 are the run's.
+struct RunUnit {
+  int k, first;  // pixel of the run that element 0 is, below 0 before the run
   int from, to;
-
-  __device__ __forceinline__ bool whole() const { return from == 0 && to == UNIT; }
 };
-constexpr int RUN_UNITS = ITEM_SLOTS / UNIT;  // whole ones, at most, of an item's channel
-__device__ __forceinline__ StagedUnit staged_unit(const StagedItem& item, int channel, int unit) {
-  const int k = item.channel + channel, into = elements_into_unit(item.segment, k);
-  const int first = (into + item.begin) / UNIT * UNIT + unit * UNIT - into;  // pixel
-  const int place = around((item.place + into) / UNIT * UNIT + unit * UNIT);
-  const int to = K % WGMMA_N == 0 || k < K ? min(item.end - first, UNIT) : 0;
-  return {channel * STAGING_PITCH + place, output_offset(item.segment.n, item.segment.p, 0, k) + first, k, first,
-          max(-first, 0), item.last || to == UNIT ? to : 0};
+// Unit `index` of a tile's runs, those of the warp's first channel first.
+__device__ __forceinline__ RunUnit run_unit(const Item& item, int tile, int index, int into) {
+  const int k = first_channel(item, tile) + index / RUN_UNITS, first = index % RUN_UNITS * UNIT - into;
+  const bool exists = (K % BLOCK_N == 0 || k < K) && (16 * RUN_UNITS % 32 == 0 || index < 16 * RUN_UNITS);
+  return {k, first, max(-first, 0), exists ? min(pixels_of(item) - first, UNIT) : 0};
 }
 
-// Calls act(index) for each of the item's units that a storer's thread stores, BATCH times in a row where there are more.
-constexpr int STORER_THREADS = kStorers > 0 ? 32 * kStorers : 32, ITEM_UNITS = WGMMA_N * RUN_UNITS;
-constexpr int BATCH = ITEM_UNITS >= 4 * STORER_THREADS ? 4 : ceil_div(ITEM_UNITS, STORER_THREADS);
+// What is staged at a unit of a run; of one that begins at an odd element, an element sooner.
+__device__ __forceinline__ Words staged_words(const Element* staging, int unit, bool odd) {
+  Words words = reinterpret_cast<const Words*>(staging)[unit];
+  if constexpr (kOddRuns) {
+    const uint32_t before = unit > 0 ? reinterpret_cast<const uint32_t*>(staging)[unit * 4 - 1] : 0;
+#pragma unroll
+    for (int i = 3; i >= 0; --i) {
+      const uint32_t last = i > 0 ? words.w[i > 0 ? i - 1 : 0] : before;
+      if constexpr (sizeof(Element) == 4)
+        words.w[i] = odd ? last : words.w[i];
+      else
+        words.w[i] = __byte_perm(last, words.w[i], odd ? 0x5432 : 0x7654);
+    }
+  }
+  return words;
+}
 
-// Element by element: the first and last ones of a run.
-__device__ __forceinline__ void store_part(const StagedUnit& unit, const Element* staging, Element* y, Probe& probe) {
-#pragma unroll 1
-  for (int i = unit.from; i < unit.to; ++i) {
-    const Bits element = *reinterpret_cast<const Bits*>(staging + unit.place + i);
-    probe.look_at(element);
-    *reinterpret_cast<Bits*>(y + unit.offset + i) = element;
+// A run's first or last elements.
+__device__ __forceinline__ void store_part(const Words& words, const RunUnit& unit, Element* y, Probe& probe) {
+  constexpr int PER_WORD = 4 / sizeof(Element);
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const int e = i * PER_WORD;
+    if (unit.from <= e && e + PER_WORD <= unit.to) {
+      probe.look_at(words.w[i]);
+      reinterpret_cast<uint32_t*>(y)[i] = words.w[i];
+    } else if (unit.from < e + PER_WORD && e < unit.to) {  // one of two
+      const int second = unit.from > e;
+      const uint32_t element = words.w[i] >> 16 * second & 0xffff;
+      probe.look_at(element);
+      reinterpret_cast<Bits*>(y)[e + second] = Bits(element);
+    }
   }
 }
-__device__ __forceinline__ void store_item(const StagedItem& item, int thread, const Element* staging, Element* y, Probe& probe,
+__device__ __forceinline__ void store_runs(const Item& item, int tile, const Element* staging, Element* y, Probe& probe,
                                            uint64_t policy) {
-#pragma unroll 1
-  for (int first = thread; first < ITEM_UNITS; first += BATCH * STORER_THREADS) {
-    StagedUnit units[BATCH];
-    Words words[BATCH];
+#pragma unroll 4
+  for (int first = 0; first < 16 * RUN_UNITS; first += 32) {
+    const int index = first + item.lane, channel = index / RUN_UNITS;
+    const Run run = run_of(item, first_channel(item, tile) + channel);
+    const RunUnit unit = run_unit(item, tile, index, run.into);
+    if (unit.from >= unit.to) continue;
+    const Words words = staged_words(staging + channel * STAGING_PITCH, index % RUN_UNITS, run.into % 2 == 1);
+    Element* const to = y + run.offset + unit.first;
+    if (unit.from == 0 && unit.to == UNIT) {
 #pragma unroll
-    for (int i = 0; i < BATCH; ++i) {
-      const int index = first + i * STORER_THREADS;
-      units[i] = staged_unit(item, index / RUN_UNITS, index % RUN_UNITS);
-      if (ITEM_UNITS % (BATCH * STORER_THREADS) != 0 && index >= ITEM_UNITS) units[i].to = 0;
-      if (units[i].whole()) words[i] = *reinterpret_cast<const Words*>(staging + units[i].place);
-    }
-#pragma unroll
-    for (int i = 0; i < BATCH; ++i) {
-      if (units[i].whole()) {
-#pragma unroll
-        for (int j = 0; j < 4; ++j) probe.look_at(words[i].w[j]);
-        if constexpr (kBursts)
-          ptx::st_global_v4_hint(y + units[i].offset, words[i].w, policy);
-        else
-          ptx::st_global_v4(y + units[i].offset, words[i].w);
-      } else if (units[i].from < units[i].to) {
-        store_part(units[i], staging, y, probe);
-      }
+      for (int i = 0; i < 4; ++i) probe.look_at(words.w[i]);
+      if constexpr (kBursts)
+        ptx::st_global_v4_hint(to, words.w, policy);
+      else
+        ptx::st_global_v4(to, words.w);
+    } else {
+      store_part(words, unit, to, probe);
     }
   }
-  if (item.last)  // a run may end beyond RUN_UNITS
-    for (int channel = thread; channel < WGMMA_N; channel += STORER_THREADS)
-      store_part(staged_unit(item, channel, RUN_UNITS), staging, y, probe);
 }
 
 // The thread's own outputs, those that were stored as NaN.
-__device__ __noinline__ void repair_item(StagedItem item, int thread, const Element* x, const Element* w,
-                                         const Element* bias, Element* y) {
-  const auto repair = [&](const StagedUnit& unit) {
+__device__ __noinline__ void repair_runs(const Element* x, const Element* w, const Element* bias, Element* y, Item item) {
 #pragma unroll 1
-    for (int i = unit.from; i < unit.to; ++i) {
-      const int pixel = unit.pixel + i;
+  for (int i = 0; i < ITEM_TILES * ceil_div(16 * RUN_UNITS, 32); ++i) {
+    const int tile = i / ceil_div(16 * RUN_UNITS, 32), index = i % ceil_div(16 * RUN_UNITS, 32) * 32 + item.lane;
+    const int into = run_of(item, first_channel(item, tile) + index / RUN_UNITS).into;
+    const RunUnit unit = run_unit(item, tile, index, into);
+#pragma unroll 1
+    for (int e = unit.from; e < unit.to; ++e) {
+      const int pixel = first_pixel(item) + unit.first + e;
       repair_if_nan(x, w, bias, y, item.segment.n, item.segment.p + pixel / Q, pixel % Q, unit.k);
     }
-  };
-#pragma unroll 1
-  for (int index = thread; index < ITEM_UNITS; index += STORER_THREADS)
-    repair(staged_unit(item, index / RUN_UNITS, index % RUN_UNITS));
-  if (item.last)
-    for (int channel = thread; channel < WGMMA_N; channel += STORER_THREADS) repair(staged_unit(item, channel, RUN_UNITS));
-}
-
-// `thread` of the storers'.
-__device__ __forceinline__ void store_staged(const Smem& smem, int thread, const Element* x, const Element* w,
-                                             const Element* bias, Element* y) {
-  uint64_t policy = 0;
-  if constexpr (kBursts) policy = ptx::createpolicy_evict_first();
-  Walk walk;
-  Segment segment;
-  Staged staged;
-#pragma unroll 1
-  while (walk.take(segment)) {
-    const int items = items_of(segment);
-#pragma unroll 1
-    for (int i = 0; i < items; ++i) {
-      const int begin = pixels_before(first_slot_of(i)), end = min(pixels_before(end_slot_of(i)), segment.rows * Q);
-      const StagedItem item = {segment, begin, end, staged.place(begin), i + 1 == items, int(blockIdx.x) % K_BLOCKS * WGMMA_N};
-      wait(smem.staged_full + staged.slot(i), staged.parity(i));
-      Probe probe;
-      store_item(item, thread, smem.staging, y, probe, policy);
-      __syncwarp();
-      if (thread % 32 == 0) ptx::mbarrier_arrive(smem.staged_empty + staged.slot(i));
-      if (kRepair && probe.saw_nan()) repair_item(item, thread, x, w, bias, y);
-    }
-    staged.pass(segment, items);
   }
 }

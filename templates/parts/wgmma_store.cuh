@@ -2,18 +2,23 @@
 __device__ __forceinline__ Output to_output(float v) { return from_float<Output>(v); }
 __device__ __forceinline__ int32_t to_output(int32_t v) { return v; }
 
-__device__ __forceinline__ uint32_t pack(Sum low, Sum high) {
-  const Output pair[2] = {Output(to_output(low)), Output(to_output(high))};
-  uint32_t packed;
-  memcpy(&packed, pair, sizeof packed);
-  return packed;
+using OutputPair = BitsOf<2 * sizeof(Output)>::Type;
+template <class T = Output>
+__device__ __forceinline__ OutputPair output_pair(Sum low, Sum high) {
+  OutputPair bits;
+  if constexpr (sizeof(T) == 2) {
+    bits = pack<T>(low, high);
+  } else {
+    const T pair[2] = {to_output(relu(low)), to_output(relu(high))};
+    memcpy(&bits, pair, sizeof bits);
+  }
+  return bits;
 }
 
 // Groups FIRST ... FIRST + STORE_GROUPS - 1 of a subtile, swizzled as TMA reads them. A lane holds channels `lane / 4` and
 // + 8 of its warp's 16, of pixels `lane % 4 * 2` and + 1 of each group.
 template <int FIRST, int COUNT>
-__device__ __forceinline__ void stage_groups(unsigned char* staging, const Sum (&acc)[COUNT], int warp, int lane,
-                                             Sum bias0, Sum bias1) {
+__device__ __forceinline__ void stage_groups(unsigned char* staging, const Sum (&acc)[COUNT], int warp, int lane) {
   if constexpr (sizeof(Output) == 4) {
 #pragma unroll
     for (int j = 0; j < STORE_GROUPS; ++j)
@@ -22,7 +27,7 @@ __device__ __forceinline__ void stage_groups(unsigned char* staging, const Sum (
         const int pixel = lane % 4 * 2 + e % 2, k = warp * 16 + lane / 4 + e / 2 * 8;
         const int unit = k % PART_CHANNELS / OUTPUT_UNIT ^ pixel;
         unsigned char* at = staging + k / PART_CHANNELS * PART_BYTES + j * 1024 + pixel * 128 + unit * 16 + k % OUTPUT_UNIT * 4;
-        *reinterpret_cast<Sum*>(at) = epilogue(acc[(FIRST + j) * 4 + e], e < 2 ? bias0 : bias1);
+        *reinterpret_cast<Sum*>(at) = relu(acc[(FIRST + j) * 4 + e]);
       }
   } else {
     const int pixel = lane % 8, unit = warp * 2 + lane / 8 % 2;
@@ -34,8 +39,8 @@ __device__ __forceinline__ void stage_groups(unsigned char* staging, const Sum (
       for (int half = 0; half < 2; ++half) {
         if (j + half == STORE_GROUPS) break;
         const Sum* d = acc + (FIRST + j + half) * 4;
-        fragments[half * 2] = pack(epilogue(d[0], bias0), epilogue(d[1], bias0));
-        fragments[half * 2 + 1] = pack(epilogue(d[2], bias1), epilogue(d[3], bias1));
+        fragments[half * 2] = pack<Output>(d[0], d[1]);
+        fragments[half * 2 + 1] = pack<Output>(d[2], d[3]);
       }
       if (j + 1 < STORE_GROUPS)
         ptx::stmatrix_x4_trans(row + (j + lane / 16) * 1024, fragments);
@@ -47,17 +52,13 @@ __device__ __forceinline__ void stage_groups(unsigned char* staging, const Sum (
 
 // The same for an NCHW y: channels are rows of pixels.
 template <int FIRST, int COUNT>
-__device__ __forceinline__ void stage_rows(unsigned char* staging, const Sum (&acc)[COUNT], int warp, int lane, Sum bias0,
-                                           Sum bias1) {
-  struct alignas(2 * sizeof(Output)) Pair {
-    Output e[2];
-  };
+__device__ __forceinline__ void stage_rows(unsigned char* staging, const Sum (&acc)[COUNT], int warp, int lane) {
   Output* row = reinterpret_cast<Output*>(staging) + (warp * 16 + lane / 4) * STAGING_PITCH + lane % 4 * 2;
 #pragma unroll
   for (int j = 0; j < STORE_GROUPS; ++j) {
     const Sum* d = acc + (FIRST + j) * 4;
-    *reinterpret_cast<Pair*>(row + j * 8) = {to_output(epilogue(d[0], bias0)), to_output(epilogue(d[1], bias0))};
-    *reinterpret_cast<Pair*>(row + 8 * STAGING_PITCH + j * 8) = {to_output(epilogue(d[2], bias1)), to_output(epilogue(d[3], bias1))};
+    *reinterpret_cast<OutputPair*>(row + j * 8) = output_pair(d[0], d[1]);
+    *reinterpret_cast<OutputPair*>(row + 8 * STAGING_PITCH + j * 8) = output_pair(d[2], d[3]);
   }
 }
 
@@ -106,16 +107,15 @@ __device__ __forceinline__ void store_rows(Output* y, const unsigned char* stagi
 
 template <int FIRST>
 __device__ __forceinline__ void store_groups(unsigned char* staging, const Sum (&acc)[WGMMA_N / 2], int consumer,
-                                             int thread, Sum bias0, Sum bias1, const ptx::TensorMap* output,
-                                             Output* y, Origin place) {
+                                             int thread, const ptx::TensorMap* output, Output* y, Origin place) {
   const int warp = thread / 32, lane = thread % 32;
   if (kOutputChannelsLast && thread == 0) ptx::cp_async_bulk_wait_group_read<0>();
   ptx::barrier_sync(1 + consumer, 128);  // staging may be written
   if constexpr (kOutputChannelsLast) {
-    stage_groups<FIRST>(staging, acc, warp, lane, bias0, bias1);
+    stage_groups<FIRST>(staging, acc, warp, lane);
     ptx::fence_proxy_async_shared_cta();
   } else {
-    stage_rows<FIRST>(staging, acc, warp, lane, bias0, bias1);
+    stage_rows<FIRST>(staging, acc, warp, lane);
   }
   ptx::barrier_sync(1 + consumer, 128);  // staging is complete
   if constexpr (!kOutputChannelsLast) {
@@ -137,7 +137,7 @@ __device__ __forceinline__ void store_groups(unsigned char* staging, const Sum (
     ptx::cp_async_bulk_commit_group();
   }
   if constexpr (FIRST + STORE_GROUPS < GROUPS_N)
-    store_groups<FIRST + STORE_GROUPS>(staging, acc, consumer, thread, bias0, bias1, output, y, place);
+    store_groups<FIRST + STORE_GROUPS>(staging, acc, consumer, thread, output, y, place);
 }
 
 // Whether a NaN may have come from the padding: an Inf or a NaN in the filter, with which no pixel's sum is finite. One

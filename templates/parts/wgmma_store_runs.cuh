@@ -14,8 +14,7 @@ constexpr int RUN_LANES = idle_lanes(32) <= idle_lanes(16) && idle_lanes(32) <= 
 // Subtiles FIRST ... of a tile. A lane holds channels `lane / 4` and + 8 of its warp's 16, of pixels `lane % 4 * 2` and + 1
 // of each group of 8: two images of the same column. From group to group the column changes, or other 8 images follow.
 template <int FIRST>
-__device__ __forceinline__ void stage_runs(unsigned char* staging, const Accumulators& acc, int warp, int lane, Sum bias0,
-                                           Sum bias1) {
+__device__ __forceinline__ void stage_runs(unsigned char* staging, const Accumulators& acc, int warp, int lane) {
   constexpr int EIGHTS = TILE_N < 8 ? 1 : TILE_N / 8, GROUP_COLUMNS = TILE_N < 8 ? 8 / TILE_N : 1;
   constexpr int PIXELS = TILE_N < 8 ? 1 : ITEM_PIXELS;  // of a column each, written together
   using Written = BitsOf<PIXELS * sizeof(Output)>::Type;
@@ -28,14 +27,14 @@ __device__ __forceinline__ void stage_runs(unsigned char* staging, const Accumul
     for (int eight = 0; eight < EIGHTS; ++eight)
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        Output pixels[PIXELS];
-#pragma unroll
-        for (int j = 0; j < PIXELS; ++j) {
-          const int group = (i % TILE_Q / GROUP_COLUMNS + j) * EIGHTS + eight;
-          pixels[j] = to_output(epilogue(acc[FIRST + i / TILE_Q][group * 4 + e], e < 2 ? bias0 : bias1));
-        }
+        const Sum* d = acc[FIRST + i / TILE_Q] + (i % TILE_Q / GROUP_COLUMNS * EIGHTS + eight) * 4 + e;
         Written written;
-        memcpy(&written, pixels, sizeof written);
+        if constexpr (PIXELS == 2) {
+          written = output_pair(d[0], d[EIGHTS * 4]);
+        } else {
+          const Output pixel = to_output(relu(d[0]));
+          memcpy(&written, &pixel, sizeof written);
+        }
         Output* to = first + (eight * 8 + e % 2) * IMAGE_PITCH + e / 2 * 8 * CHANNEL_PITCH + i;
         *reinterpret_cast<Written*>(to) = written;
       }
@@ -72,12 +71,12 @@ __device__ __forceinline__ void store_runs(Output* y, const unsigned char* stagi
 }
 
 template <int FIRST>
-__device__ __forceinline__ void store_tile(unsigned char* staging, const Accumulators& acc, int consumer, int thread, Sum bias0,
-                                           Sum bias1, Output* y, Origin origin) {
+__device__ __forceinline__ void store_tile(unsigned char* staging, const Accumulators& acc, int consumer, int thread, Output* y,
+                                           Origin origin) {
   ptx::barrier_sync(1 + consumer, 128);  // the last runs are copied
-  stage_runs<FIRST>(staging, acc, thread / 32, thread % 32, bias0, bias1);
+  stage_runs<FIRST>(staging, acc, thread / 32, thread % 32);
   ptx::barrier_sync(1 + consumer, 128);  // these are complete
   store_runs<128>(y, staging, thread, origin, FIRST);
   if constexpr (FIRST + RUN_ROWS < OWN_SUBTILES)
-    store_tile<FIRST + RUN_ROWS>(staging, acc, consumer, thread, bias0, bias1, y, origin);
+    store_tile<FIRST + RUN_ROWS>(staging, acc, consumer, thread, y, origin);
 }

@@ -4,18 +4,17 @@ constexpr int PARTS = SUM_GROUPS / STORE_GROUPS, SUBTILE_PARTS = kRuns ? 1 : GRO
 
 // A consumer's part of a tile and those after it, each to its own staging, once what lay there is copied.
 template <int PART>
-__device__ __forceinline__ void stage_parts(const Smem& smem, const Accumulators& acc, int index, int thread, Sum bias0,
-                                            Sum bias1, uint32_t parity) {
+__device__ __forceinline__ void stage_parts(const Smem& smem, const Accumulators& acc, int index, int thread, uint32_t parity) {
   const int slot = index * PARTS + PART, warp = thread / 32, lane = thread % 32;
   unsigned char* staging = smem.staging + slot * STAGING_BYTES;
   wait(smem.staging_empty + slot, parity ^ 1);
   if constexpr (kRuns)
-    stage_runs<PART * RUN_ROWS>(staging, acc, warp, lane, bias0, bias1);
+    stage_runs<PART * RUN_ROWS>(staging, acc, warp, lane);
   else
-    stage_rows<PART % SUBTILE_PARTS * STORE_GROUPS>(staging, acc[PART / SUBTILE_PARTS], warp, lane, bias0, bias1);
+    stage_rows<PART % SUBTILE_PARTS * STORE_GROUPS>(staging, acc[PART / SUBTILE_PARTS], warp, lane);
   __syncwarp();
   if (lane == 0) ptx::mbarrier_arrive(smem.staging_full + slot);
-  if constexpr (PART + 1 < PARTS) stage_parts<PART + 1>(smem, acc, index, thread, bias0, bias1, parity);
+  if constexpr (PART + 1 < PARTS) stage_parts<PART + 1>(smem, acc, index, thread, parity);
 }
 
 __device__ __forceinline__ void copy_part(Output* y, const unsigned char* staging, int part, int thread, Origin origin) {

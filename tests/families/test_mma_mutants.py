@@ -172,7 +172,7 @@ MUTANTS = {
     ),
     "the neighbour's bias": Mutant("epilogue_bias(bias, k0 + k + 1)", "epilogue_bias(bias, k0 + k)"),
     "the bias of another tile": Mutant("epilogue_bias(bias, k0 + k), ", "epilogue_bias(bias, k), "),
-    "no ReLU": Mutant("y < Sum(0) ? Sum(0) : y", "y"),
+    "no ReLU": Mutant("kHasRelu ? ptx::max_nan(y, 0.0f) : y", "y"),
     "pixel and channel of a fragment are swapped": Mutant("half * 8 + warp.lane / 4", "half * 8 + warp.lane % 4 * 2"),
     "tiles are walked backwards on every place": Mutant(
         "kTileOrderZigzag && m % 2 == 1", "true", config={"warp_n": 16, "tile_order": "zigzag"}

@@ -386,6 +386,17 @@ def test_the_default_compiles_to_tensor_core_code_without_spills(layer: str) -> 
     assert cubin.smem_bytes <= 1024  # all else is dynamic; 1 KiB is the system's
 
 
+def test_bias_is_there_before_the_products_and_relu_is_part_of_the_rounding() -> None:
+    config = WGMMA.default(ConvProblem.parse("cv9"), TARGET)
+    assert isinstance(config, WgmmaConfig)
+    bias, bias_relu = (
+        instruction_counts(compile_cubin(convolution(ConvProblem.parse("cv9", epilogue=epilogue), config), "sm_90a"))
+        for epilogue in ("bias", "bias_relu")
+    )
+    assert sum(bias.values()) == sum(bias_relu.values())
+    assert not {"FADD", "FMNMX", "FSEL"} & bias_relu.keys()
+
+
 @pytest.mark.parametrize("shape", ["n1c512h7w7k512r3s3", "n8c512h7w7k512r3s3"])
 def test_the_default_of_few_tiles_is_a_cluster_without_spills(shape: str) -> None:
     problem = ConvProblem.parse(shape)

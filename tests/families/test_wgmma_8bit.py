@@ -174,11 +174,11 @@ MUTANTS = {
     "int8: parts of x in y": ("int8", ("STORE_PARTS = sizeof(Output) / 2,", "STORE_PARTS = 1,")),
     "int8: bias of 8 bits": ("int8", ("? to_number(bias[k]) :", "? to_number(int32_t(int8_t(bias[k]))) :")),
     "int8: bias without its sign": ("int8", ("? to_number(bias[k]) :", "? to_number(bias[k] & 0x7fffffff) :")),
-    "int8: no ReLU": ("int8", ("y = y < Sum(0) ? Sum(0) : y;", ";")),
+    "int8: no ReLU": ("int8", ("kHasRelu && y < 0 ? 0 : y; }\ntemplate", "y; }\ntemplate")),
     "e4m3: multiplied as e5m2": ("e4m3", ("ptx::wgmma_m64k32_f32_e4m3(acc", "ptx::wgmma_m64k32_f32_e5m2(acc")),
     "e5m2: multiplied as e4m3": ("e5m2", ("ptx::wgmma_m64k32_f32_e5m2(acc", "ptx::wgmma_m64k32_f32_e4m3(acc")),
     "promoted: the last sums alone": ("promoted", ("accumulate ? acc[i][j] + part[i][j] :", "false ? acc[i][j] :")),
-    "promoted: the first sums too": ("promoted", ("accumulate ? acc[i][j] + part[i][j] : part", "acc[i][j] + part")),
+    "promoted: the bias is lost": ("promoted", ("BEGUN || tap", "tap")),
     "promoted: sums under way": ("promoted", ("ptx::wgmma_wait_group<0>();  // part", "// part")),
     "promoted: sums go on": ("promoted", ("!kPromoted && accumulate);", "accumulate);")),
 }  # fmt: skip

@@ -134,8 +134,9 @@ MUTANTS = {
     # ---- the K axis ----
     "the first chunk again": one("smem.patch_full + ring.stage, chunk * BLOCK_K", "smem.patch_full + ring.stage, 0"),
     "a filter's tap is the next": one("r * S + s, origin.k", "(r * S + s + 1) % (R * S), origin.k"),
-    "the sum begins anew at a chunk": one("tap != share.begin", "tap % (R * S) != 0"),
-    "the sum goes on from the tile before": one("tap != share.begin", "true"),
+    "the sum begins anew at a chunk": one("BEGUN || tap != share.begin", "tap % (R * S) != 0"),
+    "the sum goes on from the tile before": one("acc[i][j] = bias.at(j);", "acc[i][j] += bias.at(j);"),
+    "the bias is lost": one("BEGUN || tap", "tap"),
     "a chunk is cut like the last": one("chunk + 1 == CHUNKS ? LAST_STEPS : STEPS", "LAST_STEPS"),
     "the last chunk is not cut": one("chunk + 1 == CHUNKS ? LAST_STEPS : STEPS", "STEPS"),  # zeros are added
     # ---- planes ----
@@ -149,8 +150,8 @@ MUTANTS = {
     "the padding is left out": one("tap * DILATION - PAD", "tap * DILATION"),
     "taps are neighbours": one("tap_h * Vertical::SHIFT_STEP", "tap_h", **DILATED),
     # ---- epilogue ----
-    "the neighbour's bias": one("epilogue_bias(bias, k + 8);\n    if", "epilogue_bias(bias, k);\n    if"),
-    "no ReLU": one("y < Sum(0) ? Sum(0) : y", "y"),
+    "the neighbour's bias": one("epilogue_bias(bias, first + 8)", "epilogue_bias(bias, first)"),
+    "no ReLU": one("return relu_pair(T(), low, high);", ";"),
     "staging is not swizzled": one("pixel * 128 + (unit ^ pixel) * 16;", "pixel * 128 + unit * 16;"),
     "a joined row is stored a row too high": one("place.p + row)", "place.p)", **JOINED),
     "a joined row begins at the last one's end": one("row * PATCH_W * TILE_N *", "row * TILE_Q * TILE_N *", **JOINED),

@@ -146,9 +146,10 @@ MUTANTS = {
         "chunk.slot * SLOT_STEP;", "chunk.slot;", shape="n2c3h9w15k8r3s5", config={"slot_columns": 2}
     ),
     "a plane is a block further": one("chunk.plane * PLANE_SLOTS +", "chunk.plane * (PLANE_SLOTS + ROW_SLOTS) +"),
-    "filters of every step are the first's": one("step * 2 * WGMMA_N), step > 0", "0), step > 0"),
-    "the sum goes on from the item before": one("step > 0);", "true);"),
-    "the sum begins anew": one("step > 0);", "step > 1);"),
+    "filters of every step are the first's": one("step * 2 * WGMMA_N), kHasBias", "0), kHasBias"),
+    "the sum begins anew": one("kHasBias || step > 0);", "step != 1);"),
+    "the bias is lost": one("kHasBias || step > 0);", "step > 0);"),
+    "the bias is other columns'": one("[i * 4 + lane % 4]", "[i * 4 + lane % 2]"),
     # ---- rows of x ----
     "rows begin a row later": one("block * STRIDE_H - PAD_TOP;", "block * STRIDE_H - PAD_TOP + 1;"),
     "rows above the image are not cleared": one("row >= rows.first && row <", "row <"),
@@ -213,9 +214,8 @@ MUTANTS = {
         "!chunk.zero && ", "", shape="n2c3h9w11k8r3s3", config={}, **PACK
     ),
     # ---- epilogue ----
-    "the neighbour's bias": one("bias[first + 2 * i] :", "bias[first + 2 * i + 1] :"),
-    "bias of the first channels": one("blockIdx.x % K_BLOCKS * WGMMA_N + i)", "i)", **K_BLOCKS),
-    "no ReLU": one("y < Sum(0) ? Sum(0) : y", "y"),
+    "bias of the first channels": one("blockIdx.x % K_BLOCKS * WGMMA_N + channel_of(i))", "channel_of(i))", **K_BLOCKS),
+    "no ReLU": one("return relu_pair(T(), low, high);", ";"),
     "the second half is the first": one(
         "item.warp * 16 + half * 8 + item.lane / 4;\n  const int row",
         "item.warp * 16 + item.lane / 4;\n  const int row",

@@ -146,7 +146,7 @@ MUTANTS = {
     "fewer elements are tiny": Mutant("EXACT * down", "1e-12f * EXACT * down", BESIDE_TINY),
     "what may not be right is stored": Mutant(STORED, "true ?", BESIDE_TINY),
     "sums beyond fp32 are stored": Mutant(STORED, "magnitude >= least ?", "large sums"),
-    "channels have the first one's scale": Mutant("filter_scales[i / 4 * 8 +", "filter_scales[0 *", "decades of w"),
+    "channels have the first one's scale": Mutant("filter_scales[column]", "filter_scales[0]", "decades of w"),
 }
 
 

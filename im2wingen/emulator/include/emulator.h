@@ -28,6 +28,7 @@
 #include "ptx_cvt.h"
 #include "ptx_griddepcontrol.h"
 #include "ptx_ldmatrix.h"
+#include "ptx_max.h"
 #include "ptx_mbarrier.h"
 #include "ptx_mma.h"
 #include "ptx_named_barrier.h"
