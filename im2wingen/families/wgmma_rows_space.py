@@ -19,7 +19,7 @@ _SHAPE_FIELDS = ("block_rows", "slot_columns", "slot_order", "block_n", "row_ite
 _SHAPES = 10
 _HOPELESS = 2.0  # times the least estimate
 _STEPS = (1, 2, 3, 4, 6, 8)  # strides of a block or slot that is less than the window
-_RUNS = (64, 128, 192, 256)  # pixels of an NCHW y
+_RUNS = (32, 64, 96, 128, 192, 256)  # pixels of an NCHW y
 _CHANNELS = (256, 192, 128, 96, 64, 48, 32, 16, 8)
 _SLOT_ORDERS: tuple[SlotOrder, ...] = ("rows", "columns")
 _DRAM_BOUND = 2.0  # times the tensor core's demand
@@ -181,11 +181,13 @@ def _item_slots(config: WgmmaRowsConfig, problem: ConvProblem, dram_bound: bool)
     """One tile of an NHWC y, or more; of an NCHW y an output row or parts, what a thread's sums allow first."""
     if problem.y_layout == "nhwc":
         return [WGMMA_M * tiles for tiles in ((2, 1, 4) if dram_bound else (1, 2))]
-    tiles = ceil_div(config.block_n, WGMMA_M)
+    tiles = 3 if problem.precision == "fp32" else 2 * ceil_div(config.block_n, WGMMA_M)
     whole = problem.q if config.row_items else problem.p * problem.q
-    parts = {round_up(ceil_div(problem.q if config.row_items else whole, count), 8) for count in range(1, 9)}
-    sizes = sorted({size for size in parts | set(_RUNS) if size <= min(MAX_WGMMA_N, round_up(whole, 8))}, reverse=True)
-    return sorted(sizes, key=lambda size: size * tiles > 2 * _RUN_SUMS) or [8]
+    sizes = {round_up(ceil_div(whole, count), 8) for count in range(1, 9)}
+    if not config.row_items:
+        sizes = {size for size in _RUNS if size < whole} | {round_up(whole, 8)}
+    wanted = sorted((size for size in sizes if size <= MAX_WGMMA_N), reverse=True)
+    return sorted(wanted or _RUNS[::-1], key=lambda size: size * tiles > 4 * _RUN_SUMS)
 
 
 def _teams(config: WgmmaRowsConfig, problem: ConvProblem) -> list[int]:

@@ -139,95 +139,45 @@ def test_consumers_of_fp32_ask_for_registers(consumers: int, transformers: int, 
 
 
 def test_an_nchw_output_is_staged() -> None:
-    problem = ConvProblem.parse("n1c3h21w23k32r7s7st2", layout="nhwc-nchw")
-    config = config_of(problem, num_consumer_warpgroups=2, item_tiles=2, num_storer_warps=4, staged_items=3)
-    geometry = WgmmaRowsGeometry(problem=problem, config=config)
-    nhwc = WgmmaRowsGeometry(problem=replace(problem, y_layout="nhwc"), config=config)
-    # an image is one item: 3 of 16 times 16 bytes, one that is left, 3 gaps; each channel ends 16 bytes into 64
-    assert geometry.items(8) == 1
-    assert geometry.staging_bytes == 32 * (3 * 16 + 1 + 3 * 3 + 3) * 16
-    assert geometry.smem_bytes - nhwc.smem_bytes == geometry.staging_bytes + 6 * 8
-    assert geometry.threads - nhwc.threads == 4 * 32
-
-
-@pytest.mark.parametrize(
-    ("shape", "precision", "changes"),
-    [
-        # items of 64 pixels, of which each leaves some; rows of 63, each a segment; images of an item and a row of one
-        ("n9c3h30w65k8r3s3", "fp16", {"block_rows": 3, "slot_columns": 3, "staged_items": 3}),
-        ("n9c3h9w65k8r3s3", "tf32", {"block_rows": 3, "slot_columns": 3, "row_order": "units", "staged_items": 4}),
-        ("n9c3h13w11k8r3s3", "fp16", {"row_order": "units", "unit_rows": 5, "staged_items": 5}),
-        ("n9c3h9w131k8r3s3", "fp16", {"row_order": "units", "unit_rows": 2, "row_items": True, "staged_items": 7}),
-        ("n9c3h9w131k8r3s3", "bf16", {"item_tiles": 2, "staged_items": 1}),
-    ],
-)
-def test_no_item_is_staged_over_what_is_not_stored(shape: str, precision: str, changes: dict[str, Any]) -> None:
-    problem = ConvProblem.parse(shape, layout="nchw", precision=precision)
-    config = config_of(problem, **changes)
-    geometry = WgmmaRowsGeometry(problem=problem, config=config)
-    unit = 16 // problem.element_bytes
-    places = geometry.staged_units * unit
-    segments = [
-        (n, p, min(config.unit_rows if config.row_order == "units" else problem.p, problem.p - p))
-        for n in range(problem.n)
-        for p in range(0, problem.p, config.unit_rows if config.row_order == "units" else problem.p)
-    ]
-    for k in range(8):
-        spans, origin = [], 0  # of items: the first and last place, as if the ring had no end
-        for n, p, rows in segments:
-            into = ((n * problem.k + k) * problem.p + p) * problem.q % unit
-            items = geometry.items(rows)
-            for i in range(items):
-                begin, end = (_pixels_before(geometry, slot, rows) for slot in _slots_of(geometry, i))
-                # what is short of 16 bytes waits for the next item
-                spans.append((origin + into + begin - (unit - 1 if i else 0), origin + into + end))
-            origin += (rows * problem.q + 2 * unit - 2) // unit * unit
-        oldest = zip(spans[1:], spans[config.staged_items :], strict=False)
-        assert all(written[1] - waits[0] <= places for waits, written in oldest)
-
-
-def _slots_of(geometry: WgmmaRowsGeometry, item: int) -> tuple[int, int]:
-    slots = geometry.config.item_slots
-    if not geometry.config.row_items:
-        return item * slots, (item + 1) * slots
-    row, part = divmod(item, geometry.items(1))
-    first = row * geometry.row_slots + part * slots
-    return first, min(first + slots, (row + 1) * geometry.row_slots)
-
-
-def _pixels_before(geometry: WgmmaRowsGeometry, slot: int, rows: int) -> int:
-    row, column = divmod(slot, geometry.row_slots)
-    return min(row * geometry.problem.q + min(column, geometry.problem.q), rows * geometry.problem.q)
+    problem = ConvProblem.parse("n1c3h21w83k72r7s7st2", layout="nhwc-nchw")  # Q = 39
+    config = config_of(problem, num_consumer_warpgroups=2, item_slots=24, ring_blocks=9)
+    geometry, tf32 = (
+        WgmmaRowsGeometry(problem=replace(problem, precision=precision), config=config)
+        for precision in ("fp16", "tf32")
+    )
+    # of each of 8 warps 16 channels of 24 pixels, and 16 bytes that they may begin later; then up to odd, to 2 of 4
+    assert (geometry.wgmma_n, geometry.item_tiles, geometry.items(8)) == (24, 2, 8 * 2)
+    assert geometry.staging_bytes == 8 * 16 * (3 + 1 + 1) * 16
+    assert tf32.staging_bytes == 8 * 16 * (6 + 1 + 3) * 16
+    nhwc = replace(problem, y_layout="nhwc")
+    other = WgmmaRowsGeometry(problem=nhwc, config=config)
+    assert geometry.smem_bytes - other.smem_bytes == geometry.staging_bytes
+    assert (geometry.accumulators, geometry.threads) == (2 * 12, other.threads)
 
 
 def test_consumers_of_a_staged_output_ask_for_registers_where_they_are_short() -> None:
-    problem = ConvProblem.parse("n1c3h21w23k64r7s7st2", layout="nhwc-nchw")
-    roles = {"num_consumer_warpgroups": 3, "num_transformer_warps": 3, "num_storer_warps": 4}
-    one, two = (
-        WgmmaRowsGeometry(problem=problem, config=config_of(problem, **roles, item_tiles=tiles)) for tiles in (1, 2)
+    problem = ConvProblem.parse("n1c3h21w453k64r7s7st2", layout="nhwc-nchw")
+    roles = {"num_consumer_warpgroups": 3, "num_transformer_warps": 3, "block_rows": 2}
+    short, long = (
+        WgmmaRowsGeometry(problem=problem, config=config_of(problem, **roles, item_slots=slots)) for slots in (168, 192)
     )
-    # of 65536: 640 threads begin with 96; eight warps keep 64
-    assert (one.consumer_registers(TARGET), two.consumer_registers(TARGET)) == (0, 112)
+    # of 65536: 512 threads begin with 128; four warps keep 64
+    assert (short.consumer_registers(TARGET), long.consumer_registers(TARGET)) == (0, 144)
 
 
 GEOMETRIES = {
     "11x11": ("n2c3h31w33k96r11s11st4", "nhwc", {"slot_order": "columns"}),
-    "11x11, rows": ("n2c3h31w33k96r11s11st4", "nhwc", {"item_tiles": 2}),
+    "11x11, rows": ("n2c3h31w33k96r11s11st4", "nhwc", {"item_slots": 128}),
     "7x7": ("n2c3h31w33k64r7s7st2pad3", "nhwc", {"block_rows": 4, "slot_columns": 4}),
     "7x7, NCHW": ("n2c3h31w33k64r7s7st2pad3", "nchw-nhwc", {"block_rows": 4}),
     "5x4": ("n2c5h17w16k200r5s4", "nhwc", {"block_rows": 2, "slot_columns": 3, "block_n": 72}),
     "one": ("n2c1h17w16k8r1s1st3", "nhwc", {"row_order": "units", "unit_rows": 3}),
-    "NCHW out": (
-        "n2c3h31w33k64r7s7st2pad3", "nchw",
-        {"num_consumer_warpgroups": 3, "item_tiles": 2, "staged_items": 4},
-    ),
-    "NCHW out, units": (
-        "n2c3h31w133k64r3s3", "nchw", {"row_order": "units", "unit_rows": 2, "num_storer_warps": 2, "staged_items": 9},
-    ),
+    "NCHW out": ("n2c3h31w33k72r7s7st2pad3", "nchw", {"num_consumer_warpgroups": 3, "item_slots": 8}),
+    "NCHW out, flat": ("n2c3h31w133k64r3s3", "nchw", {"slot_columns": 3, "row_items": False, "item_slots": 72}),
     "columns, NCHW": ("n2c7h17w16k24r4s3st1x2", "nchw-nhwc", {"block_rows": 3, "slot_order": "columns"}),
-    "row items": ("n2c3h31w133k96r11s11st4", "nchw", {"row_items": True, "item_tiles": 2}),
+    "row items": ("n2c3h31w633k96r11s11st4", "nhwc", {"row_items": True, "item_slots": 128}),
     "dilated": ("n2c3h31w33k64r3s3st1x2dil3x2", "nhwc", {"block_rows": 1, "slot_columns": 1}),
-    "tf32": ("n2c3h31w33k96r7s7st2pad3", "nchw", {"item_tiles": 2, "precision": "tf32"}),
+    "tf32": ("n2c3h31w33k96r7s7st2pad3", "nchw", {"precision": "tf32"}),
     "fp32": ("n2c3h31w33k96r11s11st4", "nhwc", {"block_n": 48, "precision": "fp32"}),
     "fp32, NCHW out": ("n2c5h17w16k24r5s4", "nhwc-nchw", {"block_rows": 2, "slot_columns": 3, "precision": "fp32"}),
 }  # fmt: skip
@@ -246,7 +196,7 @@ def test_the_kernel_derives_the_same_geometry(name: str) -> None:
         "HALO_BLOCKS": geometry.halo_blocks, "ROW_SLOTS": geometry.row_slots,
         "MIRRORED_BLOCKS": geometry.mirrored_blocks, "RING_BYTES": geometry.ring_bytes,
         "RAW_BYTES": geometry.raw_bytes, "FILTER_BYTES": geometry.filter_bytes, "K_BLOCKS": geometry.blocks_k,
-        "STAGING_BYTES": geometry.staging_bytes, "THREADS": geometry.threads,
+        "STAGING_BYTES": geometry.staging_bytes, "THREADS": geometry.threads, "ITEM_TILES": geometry.item_tiles,
     }  # fmt: skip
     if geometry.split:
         claims["partial_sums().count"] = geometry.partial_sums
@@ -267,12 +217,12 @@ RULE_CASES: list[tuple[str, str, dict[str, Any], dict[str, Any], str | None]] = 
     ("slot_columns is S", SHAPE, {}, {"slot_columns": 5}, "slots cover its columns once"),
     ("block_n is", SHAPE, {}, {"block_n": 44}, "the N of wgmma"),
     ("block_n is", SHAPE, {}, {"block_n": 264}, "the N of wgmma"),
+    ("block_n is", SHAPE, {}, {"item_slots": 72}, "the M of wgmma"),
+    ("block_n is", SHAPE + "/nchw", {}, {"block_n": 40}, "the M of wgmma"),
+    ("row_items for", SHAPE + "/nchw", {}, {"row_items": False, "ring_blocks": 20}, "pixels of an item follow"),
     ("num_consumer_warpgroups is", SHAPE, {}, {"num_consumer_warpgroups": 5}, None),
     ("num_consumer_warpgroups is", SHAPE, {}, {"num_transformer_warps": 9, "ring_blocks": 20}, None),
     ("multiplying_consumers", SHAPE, {"num_consumer_warpgroups": 3}, {"multiplying_consumers": 2}, "tells a turn"),
-    ("num_storer_warps is", SHAPE, {}, {"num_storer_warps": 2}, None),
-    ("staged_items is", SHAPE, {}, {"staged_items": 2}, None),
-    ("staged_items is", SHAPE + "/nchw", {"num_consumer_warpgroups": 3}, {"staged_items": 2}, "free again from"),
     ("team_warps divides", SHAPE, {"num_transformer_warps": 6}, {"team_warps": 4}, "a team is some"),
     ("the ring has", SHAPE, {"ring_blocks": 11}, {"ring_blocks": 6}, "fit the ring"),
     ("the ring has", "n1c3h9w200k8r1s1", {}, {"num_transformer_warps": 3}, "a wait tells a round"),
@@ -283,7 +233,7 @@ RULE_CASES: list[tuple[str, str, dict[str, Any], dict[str, Any], str | None]] = 
     ("bursts follow", SHAPE, {}, {"l2_bursts": True}, "bursts follow the units"),
     # 64 x 9 taps in chunks of eight rows of a column, or one each
     ("a window is at most", "n1c1h70w40k8r64s9", {"block_rows": 8}, {"block_rows": 1, "ring_blocks": 140}, None),
-    ("the accumulators fit", "n1c3h32w33k256r3s3", {}, {"item_tiles": 2}, None),
+    ("the accumulators fit", "n1c3h32w33k256r3s3", {}, {"item_slots": 128}, None),
     ("ring, raw rows, filters", SHAPE, {}, {"ring_blocks": 400}, None),
 ]  # fmt: skip
 
@@ -328,12 +278,12 @@ def test_the_default_compiles_to_tensor_core_code_without_spills(
     assert isinstance(config, WgmmaRowsConfig)
     cubin = compile_cubin(convolution(problem, config), "sm_90a")
     counts = instruction_counts(cubin)
-    assert counts["HGMMA"] == products * (1 if precision == "fp32" else config.item_tiles)
+    geometry = WgmmaRowsGeometry(problem=problem, config=config)
+    assert counts["HGMMA"] == products * (1 if precision == "fp32" else geometry.item_tiles)
     assert counts["UBLKCP"] >= 2
     assert not {"LDL", "STL", "HMMA"} & counts.keys()
     assert cubin.spill_bytes == 0
     assert "C7512" not in cubin.log  # products one by one, for want of registers
-    geometry = WgmmaRowsGeometry(problem=problem, config=config)
     assert cubin.num_regs <= geometry.registers(TARGET)
     if geometry.consumer_registers(TARGET):  # which is what is left of these
         assert counts["USETMAXREG"] == 2

@@ -37,20 +37,17 @@ def one(old: str, new: str, **where: Any) -> Mutant:
 
 SMALL_RING: dict[str, Any] = {"num_consumer_warpgroups": 2, "num_transformer_warps": 3, "raw_stages": 4}
 UNITS: dict[str, Any] = {"config": {"row_order": "units", "unit_rows": 3, "l2_bursts": True}}
-TWO_TILES: dict[str, Any] = {"config": {"item_tiles": 2}}
+TWO_TILES: dict[str, Any] = {"config": {"item_slots": 128}}
 LAST_BYTES: dict[str, Any] = {"shape": "n3c3h7w9k8r3s3", "config": {"block_rows": 3}}  # 14 beyond whole 16
 CHANNELS_FIRST: dict[str, Any] = {"layout": "nchw"}  # 8 x 9 outputs
 ODD: dict[str, Any] = {"layout": "nchw", "shape": "n3c3h11w17k16r3s3"}  # 9 x 15
-# rings of five items of two consumers, for three storers
-STAGED_Y: dict[str, Any] = ODD | {"config": CONFIG | {"num_storer_warps": 3, "staged_items": 5}}
-GAPS: dict[str, Any] = {"row_order": "units", "unit_rows": 1, "staged_items": 4}
-# runs of 63 pixels that lie close together; consumers may be far ahead of storers
-FULL: dict[str, Any] = {"block_rows": 3, "slot_columns": 3, "ring_blocks": 40, "num_storer_warps": 3, "staged_items": 1}
-FULL_STAGING: dict[str, Any] = {"layout": "nchw", "shape": "n3c3h9w65k8r3s3", "config": FULL}
+# tiles of 64 channels, two to an item; runs of 40 pixels of the rows' 41; runs that go over rows
+TILES_OF_K: dict[str, Any] = {"layout": "nchw", "shape": "n2c3h9w11k72r3s3", "config": CONFIG}
+LONG_RUNS: dict[str, Any] = {"layout": "nchw", "shape": "n2c3h7w43k16r3s3", "config": CONFIG | {"item_slots": 32}}
+FLAT: dict[str, Any] = ODD | {"config": {"slot_columns": 3, "row_items": False, "item_slots": 40}}
 IN_TURNS: dict[str, Any] = {
     "shape": "n4c3h18w19k16r3s3", "config": CONFIG | {"multiplying_consumers": 1},
 }  # fmt: skip
-RUNS: dict[str, Any] = FULL_STAGING | {"config": {"block_rows": 3, "slot_columns": 3}}
 TAKE_TURNS: dict[str, Any] = {"config": CONFIG | {"num_consumer_warpgroups": 4, "multiplying_consumers": 2}}
 K_BLOCKS: dict[str, Any] = {"shape": "n2c3h9w11k72r3s3", "config": {"block_n": 32}}
 # an item begins within a row and ends in the next but one
@@ -70,8 +67,6 @@ RAW_EMPTY = "wait(smem.raw_empty + buffer, ring.parity ^ 1);"
 BLOCK_EMPTY = "wait(smem.block_empty + place, (round & 1) ^ 1);"
 BLOCK_FULL = "wait(smem.block_full + next_full.stage, next_full.parity);"
 STAGED = "      ptx::fence_proxy_async_shared_cta();  // wgmma reads the block, a bulk copy overwrites the buffer\n"
-MAY_BE_WRITTEN = "wait(smem.staged_empty"
-STAGED_FULL = "      wait(smem.staged_full + staged.slot(i), staged.parity(i));\n"
 MIRROR = "place < MIRRORED_BLOCKS ? kRingBlocks * ROW_SLOTS * 16 : 0"
 CLEAR = "clear_outside(bytes, raw, rows, member);"
 CHUNKS = "constexpr Chunks chunks = window_chunks();\n"
@@ -139,17 +134,17 @@ MUTANTS = {
     "consumers begin anew with each segment": one("    next -= items;\n", "    next = index;\n"),
     "a consumer takes its neighbour's items": one("int next = index;", "int next = index + 1;"),
     # ---- descriptors ----
-    "the second tile is the first": one("2 * step + 1], tile * 64)", "2 * step + 1], 0)", **TWO_TILES),
+    "the second tile is the first": one("2 * step + 1], tile_slot(tile)),\n", "2 * step + 1], 0),\n", **TWO_TILES),
     "a window's second chunk is the first": one("(units_away(second) - units_away(first)) << 16", "0 << 16"),
     "the blocks of a window are neighbours": one("chunk.block * BLOCK_STEP *", "chunk.block * 2 *"),
     "the slots of a window are neighbours": one(
         "chunk.slot * SLOT_STEP;", "chunk.slot;", shape="n2c3h9w15k8r3s5", config={"slot_columns": 2}
     ),
     "a plane is a block further": one("chunk.plane * PLANE_SLOTS +", "chunk.plane * (PLANE_SLOTS + ROW_SLOTS) +"),
-    "filters of every step are the first's": one("step * 2 * WGMMA_N), kHasBias", "0), kHasBias"),
+    "filters of every step are the first's": one("+ step * 2 * BLOCK_N + tile_channel(tile), kH", "+ 0, kH"),
     "the sum begins anew": one("kHasBias || step > 0);", "step != 1);"),
     "the bias is lost": one("kHasBias || step > 0);", "step > 0);"),
-    "the bias is other columns'": one("[i * 4 + lane % 4]", "[i * 4 + lane % 2]"),
+    "the bias is other columns'": one("i / 4 * 8 + lane % 4 * 2", "i / 4 * 8 + lane % 2 * 2"),
     # ---- rows of x ----
     "rows begin a row later": one("block * STRIDE_H - PAD_TOP;", "block * STRIDE_H - PAD_TOP + 1;"),
     "rows above the image are not cleared": one("row >= rows.first && row <", "row <"),
@@ -191,7 +186,7 @@ MUTANTS = {
     "the last strip's row is left out": one("(index < OUTPUT_ROWS % count)", "0", shape="n3c3h7w9k8r3s3"),
     "a strip goes on over the image": one("min(P - segment.p, end - next)", "end - next"),
     "a unit goes on over the image": one("min(UNIT_ROWS, P - segment.p)", "UNIT_ROWS", **UNITS),
-    "channels are the first block's": one("int(blockIdx.x) % K_BLOCKS * WGMMA_N,", "0,", **K_BLOCKS),
+    "channels are the first block's": one("int(blockIdx.x) % K_BLOCKS * BLOCK_N,", "0,", **K_BLOCKS),
     "filters are the first block's": one("int64_t(blockIdx.x % K_BLOCKS) *", "0 *", **K_BLOCKS),
     # ---- teams ----
     "a warp of a team fills a block for all": one(
@@ -208,13 +203,13 @@ MUTANTS = {
         "(block + i * BLOCK_STEP) % kRingBlocks * ROW_SLOTS", "block % kRingBlocks * ROW_SLOTS", **ROWS
     ),
     # ---- packing ----
-    "the first channels again": one("unit / (CHUNKS * WGMMA_N) * WGMMA_N +", "", **(K_BLOCKS | PACK)),
+    "the first channels again": one("unit / (CHUNKS * BLOCK_N) * BLOCK_N +", "", **(K_BLOCKS | PACK)),
     "weights of no tap": one("tap.exists && k < K", "k < K", **PACK),
     "a chunk that makes the number even counts twice": one(
         "!chunk.zero && ", "", shape="n2c3h9w11k8r3s3", config={}, **PACK
     ),
     # ---- epilogue ----
-    "bias of the first channels": one("blockIdx.x % K_BLOCKS * WGMMA_N + channel_of(i))", "channel_of(i))", **K_BLOCKS),
+    "bias of the first channels": one("blockIdx.x % K_BLOCKS * BLOCK_N + channel_of(i))", "channel_of(i))", **K_BLOCKS),
     "no ReLU": one("return relu_pair(T(), low, high);", ";"),
     "the second half is the first": one(
         "item.warp * 16 + half * 8 + item.lane / 4;\n  const int row",
@@ -222,52 +217,37 @@ MUTANTS = {
     ),
     "halo slots are stored": one("q < Q && row < item", "row < item"),
     "rows beyond the segment are stored": one("q < Q && row < item.segment.rows", "q < Q", **UNITS),
-    "channels beyond K are stored": one("K % WGMMA_N != 0 && item.channel", "false && item.channel", **K_BLOCKS),
+    "channels beyond K are stored": one("K % BLOCK_N != 0 && item.channel", "false && item.channel", **K_BLOCKS),
     # ---- y in NCHW ----
-    "NCHW: staging is written before it is read": one(
-        MAY_BE_WRITTEN, "if (false) wait(smem.staged_empty", **FULL_STAGING
+    "NCHW: windows and filters are exchanged": one(
+        "(kOutputChannelsLast ? windows : filters)", "(kOutputChannelsLast ? filters : windows)", **CHANNELS_FIRST
     ),
-    "NCHW: free staging is awaited with the wrong parity": one(
-        "staged.parity(next) ^ 1", "staged.parity(next)", **STAGED_Y
+    "NCHW: the second tile's filters are the first's": one(
+        "2 * BLOCK_N + tile_channel(tile),", "2 * BLOCK_N,", **TILES_OF_K
     ),
-    "NCHW: staging is stored before it is complete": one(STAGED_FULL, "", **STAGED_Y),
-    "NCHW: one warp completes staging for all": one("smem.staged_full + i, 4)", "smem.staged_full + i, 1)", **STAGED_Y),
-    "NCHW: one warp empties staging for all": one(
-        "staged_empty + i, kStorers)", "staged_empty + i, 1)", **FULL_STAGING
+    "NCHW: the second tile's bias is the first's": one(
+        "return tile * 64 + warp * 16", "return warp * 16", **TILES_OF_K
     ),
-    "NCHW: staging is complete before all lanes have written": one(
-        "        __syncwarp();  // all lanes have written\n", "", **STAGED_Y
+    "NCHW: the second tile is stored as the first": one("item.channel + tile * 64 +", "item.channel +", **TILES_OF_K),
+    "NCHW: staging is read before all lanes have written": one(
+        "      __syncwarp();  // all lanes have written\n", "", **CHANNELS_FIRST
     ),
-    "NCHW: the second tile's place is the first's": one(
-        "const Pixel pixel = pixel_of(item, tile, half);\n    if (!pixel.exists) continue;\n    const int ahead",
-        "const Pixel pixel = pixel_of(item, 0, half);\n    if (!pixel.exists) continue;\n    const int ahead",
-        **(CHANNELS_FIRST | TWO_TILES),
+    "NCHW: consumers share staging": one("smem.staging + warp *", "smem.staging + warp % 4 *", **LONG_RUNS),
+    "NCHW: the second half is the first": one("acc + i * 4 + half * 2", "acc + i * 4", **CHANNELS_FIRST),
+    "NCHW: all channels begin alike": one("0 : int(uint32_t(offset) % UNIT)", "0 : 0", **ODD),
+    "NCHW: runs that begin at an odd element are not moved": one("run.into % 2 == 1);", "false);", **ODD),
+    "NCHW: what is moved leaves an element out": one("unit > 0 ? rein", "unit > 1 ? rein", **ODD),
+    "NCHW: a run's ends are left out": one("      store_part(words, unit, to, probe);\n", "", **ODD),
+    "NCHW: one of two elements is left out": one("unit.from < e + PER_WORD && e < unit.to", "false", **ODD),
+    "NCHW: the other one of two elements": one("second = unit.from > e;", "second = unit.from <= e;", **ODD),
+    "NCHW: what lies before a run is stored": one("max(-first, 0), exists", "0, exists", **ODD),
+    "NCHW: a run goes on over its item": one("min(pixels_of(item) - first, UNIT)", "UNIT", **ODD),
+    "NCHW: a run goes on over its row": one("? Q - item.first_slot % ROW_SLOTS", "? ITEM_SLOTS", **ODD),
+    "NCHW: a run goes on over the segment": one("* Q - item.first_slot;", "* Q;", **FLAT),
+    "NCHW: a row's second item is stored as the first": one(
+        "* Q + item.first_slot % ROW_SLOTS;\n}", "* Q;\n}", **LONG_RUNS
     ),
-    "NCHW: pixels beyond the segment are stored": one(
-        "end_slot_of(i)), segment.rows * Q);", "end_slot_of(i)), segment.rows * Q + 1);", **(ODD | UNITS)
-    ),
-    "NCHW: halo slots are staged": one(
-        "return {q < Q && row < item.segment", "return {row < item.segment", **CHANNELS_FIRST
-    ),
-    "NCHW: all channels begin alike": one("(uint32_t(segment.n) * K + k) * P", "(uint32_t(segment.n) * K) * P", **ODD),
-    "NCHW: a run's first elements are left out": one("units[i].from < units[i].to) {", "false) {", **ODD),
-    "NCHW: a run's last elements are left out": one("item.last || to == UNIT", "to == UNIT", **ODD),
-    "NCHW: a run that goes on is left out": one(
-        "channel < WGMMA_N; channel += STORER_THREADS)\n      store", "channel < 0;)\n      store", **RUNS
-    ),
-    "NCHW: what lies before a run is stored": one("max(-first, 0), item.last", "0, item.last", **ODD),
-    "NCHW: elements are stored before they are there": one("item.last || to == UNIT ? to : 0", "to", **ODD),
-    "NCHW: the rings are never around": one("place < STAGED_PIXELS ? place", "true ? place", **ODD),
-    "NCHW: segments' runs touch": one("+ 2 * UNIT - 2) / UNIT", ") / UNIT", **(ODD | {"config": GAPS})),
-    "NCHW: the second half is the first": one(
-        "acc[i * 4 + half * 2 + second]", "acc[i * 4 + second]", **CHANNELS_FIRST
-    ),
-    "NCHW: the neighbour's channel": one(
-        "item.lane % 4 * 2 + second;", "item.lane % 4 * 2 + 1 - second;", **CHANNELS_FIRST
-    ),
-    "NCHW: another channel's bias": one("bias[i * 8 + channel]", "bias[channel]", **CHANNELS_FIRST),
-    "NCHW: channels beyond K are stored": one("|| k < K ? min(", "|| true ? min(", layout="nchw", **K_BLOCKS),
-    "NCHW: a warp's units are stored alone": one("index = first + i * STORER_THREADS;", "index = first;", **STAGED_Y),
+    "NCHW: channels beyond K are stored": one("(K % BLOCK_N == 0 || k < K) && ", "", **TILES_OF_K),
     # ---- turns ----
     "turns are awaited too soon": one(
         "const int before = number - kMultiplying;", "const int before = number - 1;", **TAKE_TURNS
@@ -320,8 +300,11 @@ def test_the_unbroken_kernel_passes_where_mutants_fail(mutant: Mutant) -> None:
 # ---- repair ----
 
 REPAIR_MUTANTS = {
-    "no repair": one("(kRepair && probe.saw_nan()) repair_pixels", "(false) repair_pixels"),
-    "NCHW: no repair": one("(kRepair && probe.saw_nan()) repair_item", "(false) repair_item", **CHANNELS_FIRST),
+    "no repair": one("if (kRepair && probe.saw_nan()) {", "if (false) {"),
+    "NCHW: no repair": one("if (kRepair && probe.saw_nan()) {", "if (false) {", **CHANNELS_FIRST),
+    "NCHW: a run's ends are not looked at": one(
+        "      probe.look_at(words.w[i]);\n      reinterpret", "      reinterpret", **CHANNELS_FIRST
+    ),
     "half of the elements are not looked at": one(
         "const float low = to_float(pairs.x), high = to_float(pairs.y);",
         "const float low = to_float(pairs.x), high = low;",
@@ -330,14 +313,10 @@ REPAIR_MUTANTS = {
     "beside the image": one("if (col < 0 || col >= W) continue;", "if (col < 0) continue;"),
     "what is Inf stays": one("if (stored != stored) repair_output", "if (stored > stored) repair_output"),
     "one half of a tile is repaired": one("i < 2 * ITEM_TILES; ++i", "i < 2 * ITEM_TILES; i += 2"),
-    "some of the channels are repaired": one("j < WGMMA_N / 4; ++j", "j < WGMMA_N / 8; ++j"),
-    "NCHW: a unit's first pixels are repaired": one(
-        "i < unit.to; ++i) {\n      const int pixel", "i < unit.to / 2; ++i) {\n      const int pixel", **CHANNELS_FIRST
-    ),
+    "some of the channels are repaired": one("j < BLOCK_N / 4; ++j", "j < BLOCK_N / 8; ++j"),
+    "NCHW: a unit's first pixels are repaired": one("e < unit.to; ++e) {", "e < unit.to / 2; ++e) {", **CHANNELS_FIRST),
     "NCHW: some of the units are repaired": one(
-        "index < ITEM_UNITS; index += STORER_THREADS)",
-        "index < ITEM_UNITS / 2; index += STORER_THREADS)",
-        **CHANNELS_FIRST,
+        "i < ITEM_TILES * ceil_div(16 * RUN_UNITS, 32); ++i", "i < 0; ++i", **CHANNELS_FIRST
     ),
 }
 

@@ -7,7 +7,7 @@ from arithmetic import Changes, run_integers
 from numpy.typing import NDArray
 
 from im2wingen.families.base import Config
-from im2wingen.families.support import round_up
+from im2wingen.families.support import ceil_div, round_up
 from im2wingen.families.wgmma_rows import WGMMA_ROWS
 from im2wingen.families.wgmma_rows_config import WgmmaRowsConfig, WgmmaRowsGeometry
 from im2wingen.problem import ConvProblem
@@ -33,7 +33,7 @@ def config_of(problem: ConvProblem, **changes: Any) -> WgmmaRowsConfig:
     wanted = {
         "block_rows": min(problem.stride_h, problem.r), "slot_columns": min(problem.stride_w, problem.s),
         "block_n": round_up(problem.k, 64 if nchw else 8), "row_items": nchw,
-        "item_slots": round_up(2 * problem.q // 3, 8) if nchw else 64,
+        "item_slots": round_up(ceil_div(2 * problem.q, 3), 8) if nchw else 64,
     } | _SMALL | changes  # fmt: skip
     consumers = wanted["num_consumer_warpgroups"]
     wanted.setdefault("multiplying_consumers", consumers)
