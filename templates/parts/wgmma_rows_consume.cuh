@@ -90,11 +90,10 @@ __device__ __forceinline__ void consume(const Smem& smem, int index, int warp, i
         }
         store_tiles<0>(acc, blocks, first_block + unneeded, item, output, probe);
       }
-      if (kRepair && probe.saw_nan()) {
-        if constexpr (kOutputChannelsLast)
-          repair_pixels(x, w, bias, y, item);
-        else
-          repair_runs(x, w, bias, y, item);
+      if constexpr (kOutputChannelsLast) {
+        if (kRepair && probe.saw_nan()) repair_pixels(x, w, bias, y, item);
+      } else {
+        if (kRepair && __any_sync(0xffffffffu, probe.saw_nan())) repair_runs(x, w, bias, y, item);
       }
     }
     next -= items;

@@ -42,18 +42,6 @@ __device__ __forceinline__ void stage_tile(const float (&acc)[WGMMA_N / 2], cons
   }
 }
 
-// 16 bytes of y, of which elements from ... to - 1 are the run's.
-struct RunUnit {
-  int k, first;  // pixel of the run that element 0 is, below 0 before the run
-  int from, to;
-};
-// Unit `index` of a tile's runs, those of the warp's first channel first.
-__device__ __forceinline__ RunUnit run_unit(const Item& item, int tile, int index, int into) {
-  const int k = first_channel(item, tile) + index / RUN_UNITS, first = index % RUN_UNITS * UNIT - into;
-  const bool exists = (K % BLOCK_N == 0 || k < K) && (16 * RUN_UNITS % 32 == 0 || index < 16 * RUN_UNITS);
-  return {k, first, max(-first, 0), exists ? min(pixels_of(item) - first, UNIT) : 0};
-}
-
 // What is staged at a unit of a run; of one that begins at an odd element, an element sooner.
 __device__ __forceinline__ Words staged_words(const Element* staging, int unit, bool odd) {
   Words words = reinterpret_cast<const Words*>(staging)[unit];
@@ -71,57 +59,86 @@ __device__ __forceinline__ Words staged_words(const Element* staging, int unit, 
   return words;
 }
 
-// A run's first or last elements.
-__device__ __forceinline__ void store_part(const Words& words, const RunUnit& unit, Element* y, Probe& probe) {
+// A run's first or last elements: from ... to - 1 of 16 bytes.
+__device__ __forceinline__ void store_part(const Words& words, int from, int to, Element* y, Probe& probe) {
   constexpr int PER_WORD = 4 / sizeof(Element);
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
     const int e = i * PER_WORD;
-    if (unit.from <= e && e + PER_WORD <= unit.to) {
+    if (from <= e && e + PER_WORD <= to) {
       probe.look_at(words.w[i]);
       reinterpret_cast<uint32_t*>(y)[i] = words.w[i];
-    } else if (unit.from < e + PER_WORD && e < unit.to) {  // one of two
-      const int second = unit.from > e;
+    } else if (from < e + PER_WORD && e < to) {  // one of two
+      const int second = from > e;
       const uint32_t element = words.w[i] >> 16 * second & 0xffff;
       probe.look_at(element);
       reinterpret_cast<Bits*>(y)[e + second] = Bits(element);
     }
   }
 }
-__device__ __forceinline__ void store_runs(const Item& item, int tile, const Element* staging, Element* y, Probe& probe,
-                                           uint64_t policy) {
-#pragma unroll 4
-  for (int first = 0; first < 16 * RUN_UNITS; first += 32) {
-    const int index = first + item.lane, channel = index / RUN_UNITS;
-    const Run run = run_of(item, first_channel(item, tile) + channel);
-    const RunUnit unit = run_unit(item, tile, index, run.into);
-    if (unit.from >= unit.to) continue;
-    const Words words = staged_words(staging + channel * STAGING_PITCH, index % RUN_UNITS, run.into % 2 == 1);
-    Element* const to = y + run.offset + unit.first;
-    if (unit.from == 0 && unit.to == UNIT) {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) probe.look_at(words.w[i]);
-      if constexpr (kBursts)
-        ptx::st_global_v4_hint(to, words.w, policy);
-      else
-        ptx::st_global_v4(to, words.w);
-    } else {
-      store_part(words, unit, to, probe);
-    }
-  }
+
+// The ends of the tile's runs, each by a lane.
+__device__ __forceinline__ void store_ends(const Item& item, int tile, const Element* staging, Element* y, Probe& probe) {
+  const int channel = item.lane / 2, k = first_channel(item, tile) + channel, pixels = pixels_of(item);
+  const Run run = run_of(item, k);
+  const int unit = item.lane % 2 == 0 ? 0 : (run.into + pixels) / UNIT, first = unit * UNIT - run.into;
+  const int from = max(-first, 0), to = min(pixels - first, UNIT);
+  const bool exists = (K % BLOCK_N == 0 || k < K) && (item.lane % 2 == 0 || unit > 0);
+  if (exists && from < to && to - from < UNIT)
+    store_part(staged_words(staging + channel * STAGING_PITCH, unit, run.into % 2 == 1), from, to, y + run.offset + first, probe);
 }
 
-// The thread's own outputs, those that were stored as NaN.
-__device__ __noinline__ void repair_runs(const Element* x, const Element* w, const Element* bias, Element* y, Item item) {
-#pragma unroll 1
-  for (int i = 0; i < ITEM_TILES * ceil_div(16 * RUN_UNITS, 32); ++i) {
-    const int tile = i / ceil_div(16 * RUN_UNITS, 32), index = i % ceil_div(16 * RUN_UNITS, 32) * 32 + item.lane;
-    const int into = run_of(item, first_channel(item, tile) + index / RUN_UNITS).into;
-    const RunUnit unit = run_unit(item, tile, index, into);
-#pragma unroll 1
-    for (int e = unit.from; e < unit.to; ++e) {
-      const int pixel = first_pixel(item) + unit.first + e;
-      repair_if_nan(x, w, bias, y, item.segment.n, item.segment.p + pixel / Q, pixel % Q, unit.k);
+// RUN_LANES lanes store a run's whole 16 bytes, BATCH times in a row.
+__device__ constexpr int run_lanes() {
+  int lanes = 2;
+  while (lanes < RUN_UNITS && lanes < 32) lanes *= 2;
+  return lanes;
+}
+constexpr int RUN_LANES = run_lanes(), RUNS_AT_ONCE = 32 / RUN_LANES, BATCH = 16 / RUNS_AT_ONCE < 4 ? 16 / RUNS_AT_ONCE : 4;
+
+__device__ __forceinline__ void store_runs(const Item& item, int tile, const Element* staging, Element* y, Probe& probe,
+                                           uint64_t policy) {
+  const int pixels = pixels_of(item), own = item.lane / RUN_LANES, k = first_channel(item, tile) + own;
+  const int64_t offset = run_of(item, k).offset;
+  y += offset;
+  staging += own * STAGING_PITCH;
+#pragma unroll
+  for (int units = 0; units < RUN_UNITS; units += RUN_LANES) {
+    const int unit = units + item.lane % RUN_LANES, at = unit * UNIT;
+#pragma unroll
+    for (int first = 0; first < 16; first += RUNS_AT_ONCE * BATCH) {
+      Words words[BATCH];
+      int into[BATCH];
+      bool whole[BATCH];
+#pragma unroll
+      for (int i = 0; i < BATCH; ++i) {
+        const int run = first + i * RUNS_AT_ONCE;
+        into[i] = kAlignedRuns ? 0 : int((uint32_t(offset) + uint32_t(run) * P * Q) % UNIT);
+        whole[i] = into[i] <= at && at + UNIT <= into[i] + pixels && (K % BLOCK_N == 0 || k + run < K);
+        if (whole[i]) words[i] = staged_words(staging + run * STAGING_PITCH, unit, into[i] % 2 == 1);
+      }
+#pragma unroll
+      for (int i = 0; i < BATCH; ++i) {
+        if (!whole[i]) continue;
+#pragma unroll
+        for (int j = 0; j < 4; ++j) probe.look_at(words[i].w[j]);
+        Element* const to = y + int64_t(first + i * RUNS_AT_ONCE) * P * Q + (at - into[i]);
+        if constexpr (kBursts)
+          ptx::st_global_v4_hint(to, words[i].w, policy);
+        else
+          ptx::st_global_v4(to, words[i].w);
+      }
     }
+  }
+  if constexpr (!kAlignedRuns) store_ends(item, tile, staging - own * STAGING_PITCH, y - offset, probe);
+}
+
+// The warp's outputs, those that were stored as NaN.
+__device__ __noinline__ void repair_runs(const Element* x, const Element* w, const Element* bias, Element* y, Item item) {
+  const int pixels = pixels_of(item), runs = ITEM_TILES * 16;
+#pragma unroll 1
+  for (int i = item.lane; i < runs * pixels; i += 32) {
+    const int run = i / pixels, pixel = first_pixel(item) + i % pixels, k = first_channel(item, run / 16) + run % 16;
+    if (k < K) repair_if_nan(x, w, bias, y, item.segment.n, item.segment.p + pixel / Q, pixel % Q, k);
   }
 }

@@ -43,6 +43,7 @@ CHANNELS_FIRST: dict[str, Any] = {"layout": "nchw"}  # 8 x 9 outputs
 ODD: dict[str, Any] = {"layout": "nchw", "shape": "n3c3h11w17k16r3s3"}  # 9 x 15
 # tiles of 64 channels, two to an item; runs of 40 pixels of the rows' 41; runs that go over rows
 TILES_OF_K: dict[str, Any] = {"layout": "nchw", "shape": "n2c3h9w11k72r3s3", "config": CONFIG}
+WIDE_K: dict[str, Any] = {"layout": "nchw", "shape": "n2c3h7w43k72r3s3", "config": CONFIG}
 LONG_RUNS: dict[str, Any] = {"layout": "nchw", "shape": "n2c3h7w43k16r3s3", "config": CONFIG | {"item_slots": 32}}
 FLAT: dict[str, Any] = ODD | {"config": {"slot_columns": 3, "row_items": False, "item_slots": 40}}
 IN_TURNS: dict[str, Any] = {
@@ -235,19 +236,27 @@ MUTANTS = {
     "NCHW: consumers share staging": one("smem.staging + warp *", "smem.staging + warp % 4 *", **LONG_RUNS),
     "NCHW: the second half is the first": one("acc + i * 4 + half * 2", "acc + i * 4", **CHANNELS_FIRST),
     "NCHW: all channels begin alike": one("0 : int(uint32_t(offset) % UNIT)", "0 : 0", **ODD),
-    "NCHW: runs that begin at an odd element are not moved": one("run.into % 2 == 1);", "false);", **ODD),
+    "NCHW: runs that begin at an odd element are not moved": one("into[i] % 2 == 1);", "false);", **ODD),
+    "NCHW: a run's odd end is not moved": one("run.into % 2 == 1), from", "false), from", **ODD),
     "NCHW: what is moved leaves an element out": one("unit > 0 ? rein", "unit > 1 ? rein", **ODD),
-    "NCHW: a run's ends are left out": one("      store_part(words, unit, to, probe);\n", "", **ODD),
-    "NCHW: one of two elements is left out": one("unit.from < e + PER_WORD && e < unit.to", "false", **ODD),
-    "NCHW: the other one of two elements": one("second = unit.from > e;", "second = unit.from <= e;", **ODD),
-    "NCHW: what lies before a run is stored": one("max(-first, 0), exists", "0, exists", **ODD),
-    "NCHW: a run goes on over its item": one("min(pixels_of(item) - first, UNIT)", "UNIT", **ODD),
+    "NCHW: a run's ends are left out": one(
+        "if constexpr (!kAlignedRuns) store_ends", "if constexpr (false) store_ends", **ODD
+    ),
+    "NCHW: the first ends alone": one("(item.lane % 2 == 0 || unit > 0)", "item.lane % 2 == 0", **ODD),
+    "NCHW: one of two elements is left out": one("from < e + PER_WORD && e < to", "false", **ODD),
+    "NCHW: the other one of two elements": one("second = from > e;", "second = from <= e;", **ODD),
+    "NCHW: what lies before a run is stored": one("whole[i] = into[i] <= at &&", "whole[i] =", **LONG_RUNS),
+    "NCHW: what lies before a run is an end": one("from = max(-first, 0), to", "from = 0, to", **ODD),
+    "NCHW: a run goes on over its item": one("at + UNIT <= into[i] + pixels &&", "true &&", **ODD),
+    "NCHW: an end goes on over its item": one("min(pixels - first, UNIT);", "UNIT;", **ODD),
+    "NCHW: the runs at once are one": one("staging + run * STAGING_PITCH", "staging", **ODD),
     "NCHW: a run goes on over its row": one("? Q - item.first_slot % ROW_SLOTS", "? ITEM_SLOTS", **ODD),
     "NCHW: a run goes on over the segment": one("* Q - item.first_slot;", "* Q;", **FLAT),
     "NCHW: a row's second item is stored as the first": one(
         "* Q + item.first_slot % ROW_SLOTS;\n}", "* Q;\n}", **LONG_RUNS
     ),
-    "NCHW: channels beyond K are stored": one("(K % BLOCK_N == 0 || k < K) && ", "", **TILES_OF_K),
+    "NCHW: channels beyond K are stored": one("(K % BLOCK_N == 0 || k + run < K);", "true;", **WIDE_K),
+    "NCHW: ends of channels beyond K are stored": one("(K % BLOCK_N == 0 || k < K) && (", "(", **TILES_OF_K),
     # ---- turns ----
     "turns are awaited too soon": one(
         "const int before = number - kMultiplying;", "const int before = number - 1;", **TAKE_TURNS
@@ -300,11 +309,9 @@ def test_the_unbroken_kernel_passes_where_mutants_fail(mutant: Mutant) -> None:
 # ---- repair ----
 
 REPAIR_MUTANTS = {
-    "no repair": one("if (kRepair && probe.saw_nan()) {", "if (false) {"),
-    "NCHW: no repair": one("if (kRepair && probe.saw_nan()) {", "if (false) {", **CHANNELS_FIRST),
-    "NCHW: a run's ends are not looked at": one(
-        "      probe.look_at(words.w[i]);\n      reinterpret", "      reinterpret", **CHANNELS_FIRST
-    ),
+    "no repair": one("if (kRepair && probe.saw_nan()) repair_pixels", "if (false) repair_pixels"),
+    "NCHW: no repair": one("__any_sync(0xffffffffu, probe.saw_nan())", "false", **CHANNELS_FIRST),
+    "NCHW: a lane repairs alone": one("__any_sync(0xffffffffu, probe.saw_nan())", "probe.saw_nan()", **CHANNELS_FIRST),
     "half of the elements are not looked at": one(
         "const float low = to_float(pairs.x), high = to_float(pairs.y);",
         "const float low = to_float(pairs.x), high = low;",
@@ -314,10 +321,7 @@ REPAIR_MUTANTS = {
     "what is Inf stays": one("if (stored != stored) repair_output", "if (stored > stored) repair_output"),
     "one half of a tile is repaired": one("i < 2 * ITEM_TILES; ++i", "i < 2 * ITEM_TILES; i += 2"),
     "some of the channels are repaired": one("j < BLOCK_N / 4; ++j", "j < BLOCK_N / 8; ++j"),
-    "NCHW: a unit's first pixels are repaired": one("e < unit.to; ++e) {", "e < unit.to / 2; ++e) {", **CHANNELS_FIRST),
-    "NCHW: some of the units are repaired": one(
-        "i < ITEM_TILES * ceil_div(16 * RUN_UNITS, 32); ++i", "i < 0; ++i", **CHANNELS_FIRST
-    ),
+    "NCHW: some of the runs are repaired": one("i < runs * pixels;", "i < runs * pixels / 2;", **CHANNELS_FIRST),
 }
 
 
