@@ -94,7 +94,8 @@ __device__ constexpr int run_lanes() {
   while (lanes < RUN_UNITS && lanes < 32) lanes *= 2;
   return lanes;
 }
-constexpr int RUN_LANES = run_lanes(), RUNS_AT_ONCE = 32 / RUN_LANES, BATCH = 16 / RUNS_AT_ONCE < 4 ? 16 / RUNS_AT_ONCE : 4;
+constexpr int RUN_LANES = run_lanes(), RUNS_AT_ONCE = 32 / RUN_LANES, PASSES = 16 / RUNS_AT_ONCE;
+constexpr int BATCH = PASSES < 2 ? 1 : PASSES < 4 || ITEM_TILES > 1 ? 2 : 4;
 
 __device__ __forceinline__ void store_runs(const Item& item, int tile, const Element* staging, Element* y, Probe& probe,
                                            uint64_t policy) {
