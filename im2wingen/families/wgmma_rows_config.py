@@ -11,16 +11,14 @@ from im2wingen.target import Target
 
 SlotOrder = Literal["rows", "columns"]
 RowOrder = Literal["strips", "units"]
-WGMMA_M = 64
+TILE_SLOTS = 64  # the M of wgmma
 CHUNK_BYTES = 16
 _BARRIER_BYTES = 8
 _SCALE_BYTES = 8
 _PARTIAL_STEPS = 4  # of fp32
 _SHORT_STEPS = 6  # of a window whose steps are partial sums
-_OTHER_REGISTERS = 64  # of a thread that doesn't multiply, where consumers ask for more
-_SPLITTING_REGISTERS = 80  # likewise, where it splits fp32
+_OTHER_REGISTERS = 80  # of a thread that doesn't multiply, where consumers ask for more
 _MAX_REGISTERS = 240
-_BESIDE_ACCUMULATORS = 44  # registers of a consumer's thread
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +30,7 @@ class WgmmaRowsConfig(Config):
     slot_order: SlotOrder
     block_n: int  # output channels of a CTA
     row_items: bool  # an item's tiles stay within an output row
-    item_slots: int  # that a consumer multiplies at a time
+    item_tiles: int
     num_consumer_warpgroups: int
     multiplying_consumers: int  # of them, at a time; the others wait or store
     num_transformer_warps: int
@@ -45,8 +43,28 @@ class WgmmaRowsConfig(Config):
     programmatic_launch: bool
 
     @property
+    def threads(self) -> int:
+        return 128 * self.num_consumer_warpgroups + 32 * self.num_transformer_warps + 32
+
+    @property
     def teams(self) -> int:
         return self.num_transformer_warps // self.team_warps
+
+    @property
+    def item_slots(self) -> int:
+        return TILE_SLOTS * self.item_tiles
+
+    def registers(self, target: Target) -> int:
+        """Of a thread at the launch, at most; an SM hands them out to four warps at a time."""
+        return min(255, target.regs_per_sm // round_up(self.threads, 128) // 8 * 8)
+
+    def asked_registers(self, target: Target) -> int:
+        """Of a consumer's thread, once the others have given theirs back; 0 where those are no whole warpgroups."""
+        if (self.num_transformer_warps + 1) % 4:
+            return 0
+        others = self.num_transformer_warps + 1
+        left = self.registers(target) * self.threads - 32 * others * _OTHER_REGISTERS
+        return min(_MAX_REGISTERS, left // (128 * self.num_consumer_warpgroups) // 8 * 8)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,26 +164,12 @@ class WgmmaRowsGeometry:
         return sum(ceil_div(chunks // 2, steps) for chunks in self.block_chunks)
 
     @property
-    def wgmma_n(self) -> int:
-        """Channels of an NHWC y, slots of an NCHW y, whose neighbours a thread is to hold."""
-        return self.config.item_slots if self.staged else self.config.block_n
-
-    @property
-    def wgmma_rows(self) -> int:
-        """The other ones of the two, which are tiles of wgmma's M."""
-        return self.config.block_n if self.staged else self.config.item_slots
-
-    @property
-    def item_tiles(self) -> int:
-        return self.wgmma_rows // WGMMA_M
-
-    @property
     def accumulators(self) -> int:
         """Registers of a thread that hold sums."""
-        tile = self.wgmma_n // 2
+        tile = self.config.block_n // 2
         if self.split:
             return tile * (3 if self.partial_sums > 1 else 2)
-        return tile * self.item_tiles
+        return tile * self.config.item_tiles
 
     @property
     def mirrored_blocks(self) -> int:
@@ -193,11 +197,17 @@ class WgmmaRowsGeometry:
         scales = _SCALE_BYTES if self.split else 0
         return (self.parts * self.chunks * CHUNK_BYTES + scales) * self.config.block_n
 
+    @property
+    def item_step(self) -> int:
+        """Slots from one item to the next."""
+        pairs = self.problem.y_layout == "nchw" and self.problem.element_bytes == 2
+        return self.config.item_slots - (2 if pairs else 0)
+
     def items(self, rows: int) -> int:
         """Of a segment of so many output rows."""
         if self.config.row_items:
-            return rows * ceil_div(self.problem.q, self.config.item_slots)
-        return ceil_div((rows - 1) * self.row_slots + self.problem.q, self.config.item_slots)
+            return rows * ceil_div(self.problem.q, self.item_step)
+        return ceil_div((rows - 1) * self.row_slots + self.problem.q, self.item_step)
 
     @property
     def least_ring(self) -> int:
@@ -205,18 +215,12 @@ class WgmmaRowsGeometry:
         return max(self.mirrored_blocks + 1, self.halo_blocks + 1, self.config.teams)
 
     @property
-    def staged(self) -> bool:
-        """Whether consumers' warps stage runs of pixels in shared memory."""
-        return self.problem.y_layout == "nchw"
-
-    @property
     def staging_bytes(self) -> int:
-        if not self.staged:
+        """Where consumers turn items of an NCHW y into rows of channels."""
+        if self.problem.y_layout == "nhwc":
             return 0
-        unit = CHUNK_BYTES // self.problem.element_bytes
-        units = self.config.item_slots // unit + 1
-        pitch = units | 1 if unit == 8 else units + (6 - units % 4) % 4  # lanes write different banks
-        return self.config.num_consumer_warpgroups * WGMMA_M * pitch * CHUNK_BYTES
+        pitch = self.config.item_slots * self.problem.element_bytes + CHUNK_BYTES
+        return self.config.num_consumer_warpgroups * self.config.block_n * pitch
 
     @property
     def smem_bytes(self) -> int:
@@ -226,7 +230,7 @@ class WgmmaRowsGeometry:
         bias = 0 if self.problem.epilogue == "none" else config.block_n * 4
         blocks = config.ring_blocks + self.mirrored_blocks
         scales = _SCALE_BYTES * (blocks + 2 * config.num_transformer_warps) if self.split else 0
-        barriers = (2 * (config.ring_blocks + buffers) + config.num_consumer_warpgroups + 1) * _BARRIER_BYTES
+        barriers = (2 * config.ring_blocks + 2 * buffers + config.num_consumer_warpgroups + 1) * _BARRIER_BYTES
         whole = self.ring_bytes + buffers * self.raw_bytes + self.filter_bytes + self.staging_bytes
         return whole + bias + scales + barriers
 
@@ -235,39 +239,9 @@ class WgmmaRowsGeometry:
         """CTAs that share the output channels of a pixel."""
         return ceil_div(self.problem.k, self.config.block_n)
 
-    @property
-    def other_warps(self) -> int:
-        """Those of no consumer."""
-        return self.config.num_transformer_warps + 1
-
-    @property
-    def threads(self) -> int:
-        return 128 * self.config.num_consumer_warpgroups + 32 * self.other_warps
-
-    def registers(self, target: Target) -> int:
-        """Of a thread at the launch, at most; an SM hands them out to four warps at a time."""
-        return min(255, target.regs_per_sm // round_up(self.threads, 128) // 8 * 8)
-
-    @property
-    def other_registers(self) -> int:
-        """Of a thread that doesn't multiply, where consumers ask for more."""
-        return _SPLITTING_REGISTERS if self.split else _OTHER_REGISTERS
-
-    @property
-    def needed_registers(self) -> int:
-        """Of a consumer's thread."""
-        return self.accumulators + _BESIDE_ACCUMULATORS
-
     def consumer_registers(self, target: Target) -> int:
-        """What a consumer's thread asks for once the others have given theirs back, 0 for what it has.
-
-        Split elements have three sets of accumulators, long runs of pixels many. Only whole warpgroups give any back.
-        """
-        short = self.staged and self.needed_registers > self.registers(target)
-        if not (self.split or short) or self.other_warps % 4:
-            return 0
-        left = self.registers(target) * self.threads - 32 * self.other_warps * self.other_registers
-        return min(_MAX_REGISTERS, left // (128 * self.config.num_consumer_warpgroups) // 8 * 8)
+        """What a consumer's thread asks for, 0 for what it has: split elements have three sets of accumulators."""
+        return self.config.asked_registers(target) if self.split else 0
 
     @property
     def segments(self) -> int:

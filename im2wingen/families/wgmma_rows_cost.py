@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from im2wingen.families.occupancy import SUSTAINED_CLOCK
 from im2wingen.families.support import ceil_div
-from im2wingen.families.wgmma_rows_config import WGMMA_M, WgmmaRowsGeometry
+from im2wingen.families.wgmma_rows_config import TILE_SLOTS, WgmmaRowsGeometry
 from im2wingen.target import Target
 
 _SMEM_BYTES = 128  # a cycle
@@ -51,9 +51,9 @@ def demands(geometry: WgmmaRowsGeometry, target: Target) -> Demands:
     rows_of_segment = min(problem.p, ceil_div(rows, segments))
     items = segments * geometry.items(rows_of_segment)
     blocks = rows + segments * geometry.halo_blocks
-    product = max(geometry.wgmma_n / 2, (WGMMA_M + geometry.wgmma_n) * _STEP_BYTES / _SMEM_BYTES)
-    item = geometry.item_tiles * geometry.products * product
-    operands = items * geometry.item_tiles * geometry.products * (WGMMA_M + geometry.wgmma_n) * _STEP_BYTES
+    product = max(config.block_n / 2, (TILE_SLOTS + config.block_n) * _STEP_BYTES / _SMEM_BYTES)
+    item = config.item_tiles * geometry.products * product
+    operands = items * config.item_tiles * geometry.products * (TILE_SLOTS + config.block_n) * _STEP_BYTES
     copies = 1 + geometry.mirrored_blocks / config.ring_blocks
     chunks = geometry.parts * geometry.planes * geometry.row_slots
     staged = blocks * (chunks * 16 * (copies + _RAW_READS) + geometry.raw_bytes)
@@ -68,7 +68,7 @@ def demands(geometry: WgmmaRowsGeometry, target: Target) -> Demands:
         transformers=waves * blocks * (_BLOCK + ceil_div(chunks, _LANES) * _CHUNK) / config.num_transformer_warps,
         consumers=waves
         * items
-        * (_ITEM + geometry.item_tiles * geometry.products * product)
+        * (_ITEM + config.item_tiles * geometry.products * product)
         / config.num_consumer_warpgroups,
         start=_START + waves * geometry.filter_bytes / _FILTER_BYTES,
     )

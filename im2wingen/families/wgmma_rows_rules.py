@@ -2,13 +2,13 @@
 
 from im2wingen.families.base import AnyTarget, Rule
 from im2wingen.families.support import foreign_layout
-from im2wingen.families.wgmma_rows_config import WGMMA_M, WgmmaRowsConfig, WgmmaRowsGeometry
+from im2wingen.families.wgmma_rows_config import WgmmaRowsConfig, WgmmaRowsGeometry
 from im2wingen.problem import ConvProblem
 from im2wingen.target import Target
 
 MAX_CHANNELS = 15
-MAX_WGMMA_N = 256
 MAX_PRODUCTS = 256  # those of a tile are unrolled
+_OTHER_REGISTERS = 44  # of a consumer's thread, beside its accumulators
 
 
 def unsupported(problem: ConvProblem, target: AnyTarget) -> str | None:
@@ -61,20 +61,8 @@ RULES = (
         ),
     ),
     Rule(
-        sentence="block_n is 8 to 256 in steps of 8, item_slots a multiple of 64; the other way round for an NCHW y",
-        holds=lambda problem, target, config: (
-            _geometry(problem, config).wgmma_n % 8 == 0
-            and _geometry(problem, config).wgmma_n <= MAX_WGMMA_N
-            and _geometry(problem, config).wgmma_rows % WGMMA_M == 0
-        ),
-    ),
-    Rule(
-        sentence="row_items for an NCHW y whose slots are more than its pixels, and in fp32",
-        holds=lambda problem, target, config: (
-            problem.y_layout == "nhwc"
-            or config.row_items
-            or not (_geometry(problem, config).split or _geometry(problem, config).row_slots > problem.q)
-        ),
+        sentence="block_n is a multiple of 8, at most 256",
+        holds=lambda problem, target, config: config.block_n % 8 == 0 and config.block_n <= 256,
     ),
     Rule(
         sentence="num_consumer_warpgroups is at most 4, num_transformer_warps at most 8",
@@ -107,8 +95,8 @@ RULES = (
     Rule(
         sentence="the accumulators fit a thread's registers",
         holds=lambda problem, target, config: (
-            _geometry(problem, config).needed_registers
-            <= (_geometry(problem, config).consumer_registers(target) or _geometry(problem, config).registers(target))
+            _geometry(problem, config).accumulators + _OTHER_REGISTERS
+            <= (_geometry(problem, config).consumer_registers(target) or config.registers(target))
         ),
     ),
     Rule(

@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 
 from im2wingen.families.base import Choose
 from im2wingen.families.support import ceil_div, round_up
-from im2wingen.families.wgmma_rows_config import WGMMA_M, RowOrder, SlotOrder, WgmmaRowsConfig, WgmmaRowsGeometry
+from im2wingen.families.wgmma_rows_config import RowOrder, SlotOrder, WgmmaRowsConfig, WgmmaRowsGeometry
 from im2wingen.families.wgmma_rows_cost import demands
-from im2wingen.families.wgmma_rows_rules import MAX_WGMMA_N, RULES
+from im2wingen.families.wgmma_rows_rules import RULES
 from im2wingen.problem import ConvProblem
 from im2wingen.target import Target
 
@@ -19,7 +19,6 @@ _SHAPE_FIELDS = ("block_rows", "slot_columns", "slot_order", "block_n", "row_ite
 _SHAPES = 10
 _HOPELESS = 2.0  # times the least estimate
 _STEPS = (1, 2, 3, 4, 6, 8)  # strides of a block or slot that is less than the window
-_RUNS = (32, 64, 96, 128, 192, 256)  # pixels of an NCHW y
 _CHANNELS = (256, 192, 128, 96, 64, 48, 32, 16, 8)
 _SLOT_ORDERS: tuple[SlotOrder, ...] = ("rows", "columns")
 _DRAM_BOUND = 2.0  # times the tensor core's demand
@@ -28,7 +27,6 @@ _SPARE_BLOCKS = 7  # of the ring, beyond those that items hold: transformers wri
 _UNIT_ROWS = (2, 1, 4, 8)
 _CRAMPED = 1.4  # times the estimate where two consumers and a spare block don't fit
 _WHOLE_GROUP = 3  # transformers that are a warpgroup with the loading warp, which may hand registers to consumers
-_RUN_SUMS = 64  # of a thread: those of the pixels of an NCHW y that go together
 
 
 def suggest(problem: ConvProblem, target: Target, choose: Choose) -> WgmmaRowsConfig:
@@ -41,7 +39,7 @@ def suggest(problem: ConvProblem, target: Target, choose: Choose) -> WgmmaRowsCo
         return [value for value in values if not _broken(_with(config, problem, field, value), problem, target)]
 
     for field, values in (
-        ("item_slots", _item_slots(config, problem, dram_bound)),
+        ("item_tiles", (2, 1, 4) if dram_bound else (1, 2)),
         ("num_consumer_warpgroups", _consumers(config, problem, target)),
         ("multiplying_consumers", _turns),
         ("num_transformer_warps", (_WHOLE_GROUP, 4, 2, 6, 1) if problem.precision == "fp32" else (4, 3, 2, 6, 1)),
@@ -130,18 +128,17 @@ def has_shapes(problem: ConvProblem, target: Target) -> bool:
 
 def _all_shapes(problem: ConvProblem) -> Iterator[WgmmaRowsConfig]:
     transformers = _WHOLE_GROUP if problem.precision == "fp32" else 1
-    for block_n in _block_ns(problem):
+    for block_n in _block_ns(problem.k):
         for block_rows in _parts(problem.r, problem.stride_h, problem.dilation_h):
             for slot_columns in _parts(problem.s, problem.stride_w, problem.dilation_w):
                 orders = _SLOT_ORDERS if slot_columns > 1 else _SLOT_ORDERS[:1]
                 for slot_order, row_items in product(orders, (False, True)):
                     config = WgmmaRowsConfig(
                         block_rows=block_rows, slot_columns=slot_columns, slot_order=slot_order, block_n=block_n,
-                        row_items=row_items, item_slots=WGMMA_M, num_consumer_warpgroups=1, multiplying_consumers=1,
+                        row_items=row_items, item_tiles=1, num_consumer_warpgroups=1, multiplying_consumers=1,
                         num_transformer_warps=transformers, team_warps=transformers, raw_stages=1, ring_blocks=1,
                         row_order="strips", unit_rows=1, l2_bursts=False, programmatic_launch=False,
                     )  # fmt: skip
-                    config = replace(config, item_slots=_item_slots(config, problem, False)[0])
                     yield replace(config, ring_blocks=_least_ring(config, problem))
 
 
@@ -152,11 +149,8 @@ def _parts(window: int, stride: int, dilation: int) -> list[int]:
     return [window, *(stride * step for step in _STEPS if stride * step < window)]
 
 
-def _block_ns(problem: ConvProblem) -> list[int]:
-    """Channels of a CTA: all of K, rounded up to groups of 8, 16 or 32 neighbours, or a part; 64s of an NCHW y."""
-    k = problem.k
-    if problem.y_layout == "nchw":
-        return [size for size in (256, 192, 128, 64) if size < round_up(k, WGMMA_M) + WGMMA_M]
+def _block_ns(k: int) -> list[int]:
+    """Channels of a CTA: all of K, rounded up to groups of 8, 16 or 32 neighbours, or a part of it."""
     whole = {round_up(k, group) for group in (8, 16, 32)}
     parts = {size for size in _CHANNELS if size < k}
     even = {round_up(ceil_div(k, count), 32) for count in range(2, 9)}
@@ -167,7 +161,7 @@ def _consumers(config: WgmmaRowsConfig, problem: ConvProblem, target: Target) ->
     if _is_dram_bound(config, problem, target):
         return (3, 2, 4, 1)
     geometry = WgmmaRowsGeometry(problem=problem, config=config)
-    return (2, 3, 4, 1) if geometry.steps * geometry.wgmma_n / 2 > _LONG_TILE else (4, 3, 2, 1)
+    return (2, 3, 4, 1) if geometry.steps * config.block_n / 2 > _LONG_TILE else (4, 3, 2, 1)
 
 
 def _turns(config: WgmmaRowsConfig, problem: ConvProblem) -> list[int]:
@@ -175,19 +169,6 @@ def _turns(config: WgmmaRowsConfig, problem: ConvProblem) -> list[int]:
     consumers = config.num_consumer_warpgroups
     some = () if problem.precision == "fp32" else (1, 2)
     return [turns for turns in dict.fromkeys((consumers, *some)) if consumers % turns == 0]
-
-
-def _item_slots(config: WgmmaRowsConfig, problem: ConvProblem, dram_bound: bool) -> list[int]:
-    """One tile of an NHWC y, or more; of an NCHW y an output row or parts, what a thread's sums allow first."""
-    if problem.y_layout == "nhwc":
-        return [WGMMA_M * tiles for tiles in ((2, 1, 4) if dram_bound else (1, 2))]
-    tiles = 3 if problem.precision == "fp32" else 2 * ceil_div(config.block_n, WGMMA_M)
-    whole = problem.q if config.row_items else problem.p * problem.q
-    sizes = {round_up(ceil_div(whole, count), 8) for count in range(1, 9)}
-    if not config.row_items:
-        sizes = {size for size in _RUNS if size < whole} | {round_up(whole, 8)}
-    wanted = sorted((size for size in sizes if size <= MAX_WGMMA_N), reverse=True)
-    return sorted(wanted or _RUNS[::-1], key=lambda size: size * tiles > 4 * _RUN_SUMS)
 
 
 def _teams(config: WgmmaRowsConfig, problem: ConvProblem) -> list[int]:
@@ -200,7 +181,7 @@ def _teams(config: WgmmaRowsConfig, problem: ConvProblem) -> list[int]:
 def _rings(config: WgmmaRowsConfig, problem: ConvProblem) -> list[int]:
     """Blocks that items and some spare ones hold, and fewer, and more."""
     geometry = WgmmaRowsGeometry(problem=problem, config=config)
-    held = ceil_div(config.num_consumer_warpgroups * config.item_slots, geometry.row_slots) + geometry.halo_blocks
+    held = ceil_div(config.num_consumer_warpgroups * geometry.item_step, geometry.row_slots) + geometry.halo_blocks
     least = _least_ring(config, problem)
     wanted = max(least, held + _SPARE_BLOCKS)
     sizes = [*range(wanted, least, -1), wanted + 4, least]

@@ -1,32 +1,51 @@
 // ---- the consumers: blocks -> products -> y ----
-// Where a consumer's tiles go.
-struct Output {
-  Element* y;
-  Element* staging;  // the warp's, of an NCHW y
-  uint64_t policy;
-
-  __device__ __forceinline__ void take(const float (&acc)[WGMMA_N / 2], const Item& item, int tile, Probe& probe) const {
-    if constexpr (kOutputChannelsLast) {
-      store_pixel<0>(acc, item, tile, y, probe, policy);
-      store_pixel<1>(acc, item, tile, y, probe, policy);
-    } else {
-      stage_tile(acc, item, tile, staging);
-      __syncwarp();  // all lanes have written
-      store_runs(item, tile, staging, y, probe, policy);
-      __syncwarp();  // and have read
-    }
+__device__ __forceinline__ void store_tile(const float (&acc)[WGMMA_N / 2], const Item& item, int tile,
+                                           Element* staging, Element* y, Probe& probe, uint64_t policy) {
+  if constexpr (kOutputChannelsLast) {
+    store_pixel<0>(acc, item, tile, y, probe, policy);
+    store_pixel<1>(acc, item, tile, y, probe, policy);
+  } else if constexpr (sizeof(Element) == 4) {
+    stage_words(acc, staging, item, tile);
+  } else {
+    stage_tile(acc, staging, item, tile);
   }
-};
+}
 
 // Tile by tile as their sums are complete; after the last one the blocks below `unneeded` are given back.
 template <int TILE>
 __device__ __forceinline__ void store_tiles(Accumulators& acc, Blocks& blocks, int unneeded, const Item& item,
-                                            const Output& output, Probe& probe) {
+                                            Element* staging, Element* y, Probe& probe, uint64_t policy) {
   ptx::wgmma_wait_group<ITEM_TILES - 1 - TILE>();
   ptx::wgmma_fence_operand(acc[TILE]);
   if constexpr (TILE == ITEM_TILES - 1) blocks.release_below(unneeded);
-  output.take(acc[TILE], item, TILE, probe);
-  if constexpr (TILE + 1 < ITEM_TILES) store_tiles<TILE + 1>(acc, blocks, unneeded, item, output, probe);
+  store_tile(acc[TILE], item, TILE, staging, y, probe, policy);
+  if constexpr (TILE + 1 < ITEM_TILES)
+    store_tiles<TILE + 1>(acc, blocks, unneeded, item, staging, y, probe, policy);
+}
+
+__device__ __forceinline__ void store_staged(const Element* staging, const Item& item, Element* y, Probe& probe,
+                                             uint64_t policy) {
+  if constexpr (sizeof(Element) == 4)
+    store_words(staging, item, y, probe, policy);
+  else
+    store_rows(staging, item, y, probe, policy);
+}
+__device__ __forceinline__ void repair(const Element* x, const Element* w, const Element* bias, Element* y, const Item& item) {
+  if constexpr (kOutputChannelsLast)
+    repair_pixels(x, w, bias, y, item);
+  else if constexpr (sizeof(Element) == 4)
+    repair_words(x, w, bias, y, item);
+  else
+    repair_rows(x, w, bias, y, item);
+}
+
+// The segment's items in order: how many, and where one begins.
+__device__ __forceinline__ int items_of(const Segment& segment) {
+  if constexpr (kRowItems) return segment.rows * ROW_ITEMS;
+  return ((segment.rows - 1) * ROW_SLOTS + Q + ITEM_STEP - 1) / ITEM_STEP;
+}
+__device__ __forceinline__ int first_slot_of(int item) {
+  return kRowItems ? item / ROW_ITEMS * ROW_SLOTS + item % ROW_ITEMS * ITEM_STEP : item * ITEM_STEP;
 }
 
 // Consumers' turns: item `number` of the CTA is multiplied once the products of the one kMultiplying before are nearly done.
@@ -42,26 +61,28 @@ __device__ __forceinline__ void end_turn(const Smem& smem, int index, int lane) 
 __device__ __forceinline__ void consume(const Smem& smem, int index, int warp, int lane, const Element* x, const Element* w,
                                         const Element* bias, Element* y) {
   const uint32_t ring = smem_units(smem.ring), filters = smem_units(smem.filters);
+  Element* const staging = smem.staging + index * (STAGING_BYTES / kConsumers / int(sizeof(Element)));
   const Scale* const filter_scales = reinterpret_cast<const Scale*>(smem.filters + 2 * FILTER_CHUNKS * 16);
-  Output output = {y, smem.staging + warp * 16 * STAGING_PITCH, 0};
-  if constexpr (kBursts) output.policy = ptx::createpolicy_evict_first();
+  uint64_t policy = 0;
+  if constexpr (kBursts) policy = ptx::createpolicy_evict_first();
   Blocks blocks = {smem, lane};
   Walk walk;
   Segment segment;
-  int passed = 0;       // items of the CTA before the segment
   int first_block = 0;  // of the segment
   int next = index;     // item of the segment
+  int passed = 0;       // items of the CTA before the segment
   wait(smem.filters_full, 0);
 #pragma unroll 1
   while (walk.take(segment)) {
     const int items = items_of(segment);
 #pragma unroll 1
     for (; next < items; next += kConsumers) {
-      const int first_slot = first_slot_of(next), end_slot = end_slot_of(next), row = first_slot / ROW_SLOTS;
-      const Item item = {segment, first_slot, end_slot, int(blockIdx.x) % K_BLOCKS * BLOCK_N, warp % 4, lane};
+      const int first_slot = first_slot_of(next), row = first_slot / ROW_SLOTS;
+      const int end_slot = kRowItems ? min(first_slot + ITEM_STEP, (row + 1) * ROW_SLOTS) : first_slot + ITEM_STEP;
+      const Item item = {segment, first_slot, end_slot, int(blockIdx.x) % K_BLOCKS * WGMMA_N, warp % 4, lane};
       const int last_row = min(segment.rows - 1, (end_slot - 1) / ROW_SLOTS);
       [[maybe_unused]] Accumulators acc;
-      if constexpr (kHasBias && !kSplit) begin_with_bias(acc, smem.bias, warp % 4, lane);
+      if constexpr (kHasBias && !kSplit) begin_with_bias(acc, smem.bias, lane);
       blocks.release_below(first_block + row);
       blocks.acquire_below(first_block + last_row + HALO_BLOCKS + 1);
       const Windows windows(ring, first_block + row, first_slot);
@@ -75,12 +96,13 @@ __device__ __forceinline__ void consume(const Smem& smem, int index, int warp, i
           float sum[WGMMA_N / 2], high[WGMMA_N / 2], mixed[WGMMA_N / 2];
           const SlotScales scales(smem.scales, first_block + row, item, tile);
           // anew for each tile: descriptors of all filters would take too many registers
-          multiply_split<0>(sum, high, mixed, windows, tile, smem_units(smem.filters), scales);
+          multiply_split<0>(sum, high, mixed, windows, tile * 64, smem_units(smem.filters), scales);
           if (kTurns && tile + 1 == ITEM_TILES) end_turn(smem, index, lane);
-          finish_split(sum, filter_scales, smem.bias, item, tile, scales);
+          finish_split(sum, filter_scales, smem.bias, item, scales);
           __syncwarp();  // all lanes have read the blocks' scales
-          if (tile + 1 == ITEM_TILES) blocks.release_below(first_block + unneeded);
-          output.take(sum, item, tile, probe);
+          if (tile == ITEM_TILES - 1) blocks.release_below(first_block + unneeded);
+          if (!kOutputChannelsLast && tile == 0) ptx::barrier_sync(1 + index, 128);  // likewise
+          store_tile(sum, item, tile, staging, y, probe, policy);
         }
       } else {
         multiply_item(acc, windows, filters);
@@ -88,13 +110,14 @@ __device__ __forceinline__ void consume(const Smem& smem, int index, int warp, i
           ptx::wgmma_wait_group<1>();
           end_turn(smem, index, lane);
         }
-        store_tiles<0>(acc, blocks, first_block + unneeded, item, output, probe);
+        if constexpr (!kOutputChannelsLast) ptx::barrier_sync(1 + index, 128);  // staging may be written
+        store_tiles<0>(acc, blocks, first_block + unneeded, item, staging, y, probe, policy);
       }
-      if constexpr (kOutputChannelsLast) {
-        if (kRepair && probe.saw_nan()) repair_pixels(x, w, bias, y, item);
-      } else {
-        if (kRepair && __any_sync(0xffffffffu, probe.saw_nan())) repair_runs(x, w, bias, y, item);
+      if constexpr (!kOutputChannelsLast) {
+        ptx::barrier_sync(1 + index, 128);  // staging is complete
+        store_staged(staging, item, y, probe, policy);
       }
+      if (kRepair && probe.saw_nan()) repair(x, w, bias, y, item);
     }
     next -= items;
     passed += items;

@@ -48,30 +48,6 @@ struct Item {
   int warp, lane;  // of the warpgroup, of the warp
 };
 
-// The segment's items in order: how many, and which slots they are.
-__device__ __forceinline__ constexpr int items_of(const Segment& segment) {
-  if constexpr (kRowItems) return segment.rows * ROW_ITEMS;
-  return ((segment.rows - 1) * ROW_SLOTS + Q + ITEM_SLOTS - 1) / ITEM_SLOTS;
-}
-__device__ __forceinline__ int first_slot_of(int item) {
-  return kRowItems ? item / ROW_ITEMS * ROW_SLOTS + item % ROW_ITEMS * ITEM_SLOTS : item * ITEM_SLOTS;
-}
-__device__ __forceinline__ int end_slot_of(int item) {
-  const int end = first_slot_of(item) + ITEM_SLOTS;
-  return kRowItems ? min(end, (item / ROW_ITEMS + 1) * ROW_SLOTS) : end;
-}
-
-// The slot of half 0 or 1 of a tile that a lane holds; whether it is a pixel, and which.
-struct Pixel {
-  bool exists;
-  int row, q;  // row of the segment
-};
-__device__ __forceinline__ Pixel pixel_of(const Item& item, int tile, int half) {
-  const int slot = item.first_slot + tile * 64 + item.warp * 16 + half * 8 + item.lane / 4;
-  const int row = slot / ROW_SLOTS, q = slot % ROW_SLOTS;
-  return {q < Q && row < item.segment.rows && (!kRowItems || slot < item.end_slot), row, q};
-}
-
 // An output that was stored as NaN is computed again, over the taps inside the image alone.
 __device__ __forceinline__ void repair_if_nan(const Element* x, const Element* w, const Element* bias, Element* y, int n, int p,
                                               int q, int k) {

@@ -1,8 +1,11 @@
 // ---- sizes ----
-constexpr int THREADS = 128 * kConsumers + 32 * (kTransformers + 1);
-constexpr int STEPS = CHUNKS / 2;  // wgmmas of a tile
-constexpr int ITEM_TILES = (kOutputChannelsLast ? ITEM_SLOTS : BLOCK_N) / 64;  // of 64 x WGMMA_N sums
-constexpr int ROW_ITEMS = ceil_div(Q, ITEM_SLOTS);  // of an output row, with kRowItems
+constexpr int THREADS = 128 * kConsumers + 32 * kTransformers + 32;
+constexpr int OTHER_REGISTERS = 80;  // of a transformer's or loader's thread, where consumers ask for more
+constexpr int STEPS = CHUNKS / 2;  // wgmmas of a tile of 64 slots
+constexpr int ITEM_SLOTS = 64 * ITEM_TILES;
+// From one item to the next. Stores of two NCHW pixels fit the warps' lanes wherever the first one is aligned.
+constexpr int ITEM_STEP = kOutputChannelsLast || sizeof(Element) == 4 ? ITEM_SLOTS : ITEM_SLOTS - 2;
+constexpr int ROW_ITEMS = ceil_div(Q, ITEM_STEP);  // of an output row, with kRowItems
 constexpr int MIRRORED_BLOCKS = kRowItems ? 0 : HALO_BLOCKS + (ITEM_SLOTS - 1 + HALO_SLOTS + ROW_SLOTS - 1) / ROW_SLOTS;
 constexpr int PLANE_SLOTS = (kRingBlocks + MIRRORED_BLOCKS) * ROW_SLOTS;  // from one plane to the next
 constexpr int PART_PLANES = PLANES * PLANE_SLOTS;  // chunks of the ring's high parts; as many low ones follow
@@ -14,25 +17,19 @@ constexpr int RAW_PARTS = kInputChannelsLast ? 1 : C;  // runs of neighbouring i
 constexpr int RAW_PART_BYTES = (15 + BLOCK_ROWS * INPUT_ROW_BYTES + 4 + 15) / 16 * 16;
 constexpr int RAW_BYTES = RAW_PARTS * RAW_PART_BYTES;  // of a buffer
 constexpr int kTeams = kTransformers / kTeamWarps, RAW_BUFFERS = kTeams * kRawStages;
-constexpr int FILTER_CHUNKS = CHUNKS * BLOCK_N;  // of one part
-constexpr int FILTER_BYTES = PARTS * FILTER_CHUNKS * 16 + (kSplit ? BLOCK_N * 8 : 0);
-// A consumer's warp stages its 16 channels of a tile: a run of pixels each, up to 15 bytes behind whole 16.
-constexpr int STAGED_UNITS = ITEM_SLOTS / UNIT + 1;
-// so long that lanes of 8 channels (of 16 bits), or of 4, write different banks
-constexpr int STAGING_PITCH = (UNIT == 8 ? STAGED_UNITS | 1 : STAGED_UNITS + (6 - STAGED_UNITS % 4) % 4) * UNIT;
-constexpr int STAGING_BYTES = kOutputChannelsLast ? 0 : 4 * kConsumers * 16 * STAGING_PITCH * sizeof(Element);
-constexpr int BIAS_BYTES = kHasBias ? BLOCK_N * 4 : 0;
+constexpr int FILTER_CHUNKS = CHUNKS * WGMMA_N;  // of one part
+constexpr int FILTER_BYTES = PARTS * FILTER_CHUNKS * 16 + (kSplit ? WGMMA_N * 8 : 0);
+constexpr int STAGING_PITCH = ITEM_SLOTS + UNIT;  // of a channel; 8 neighbouring ones lie in different banks
+constexpr int STAGING_BYTES = kOutputChannelsLast ? 0 : kConsumers * WGMMA_N * STAGING_PITCH * sizeof(Element);
+constexpr int BIAS_BYTES = kHasBias ? WGMMA_N * 4 : 0;
 constexpr int SCALE_BYTES = kSplit ? (kRingBlocks + MIRRORED_BLOCKS + 2 * kTransformers) * 8 : 0;  // and ranges
 constexpr int64_t INPUT_BYTES = int64_t(N) * H * W * C * sizeof(Element);
 constexpr int64_t INPUT_UNITS_END = INPUT_BYTES / 16 * 16;  // bulk copies end here
 
 // ---- what the parameters must obey ----
-static_assert(WGMMA_N == (kOutputChannelsLast ? BLOCK_N : ITEM_SLOTS), "channels are columns of an NHWC y, pixels of an NCHW y");
 static_assert(WGMMA_N % 8 == 0 && WGMMA_N <= 256, "the N of wgmma");
-static_assert(ITEM_TILES > 0 && (kOutputChannelsLast ? ITEM_SLOTS : BLOCK_N) % 64 == 0, "the M of wgmma");
-static_assert(kOutputChannelsLast || kRowItems || (HALO_SLOTS == 0 && !kSplit), "pixels of an item follow each other");
 static_assert(kRingBlocks > MIRRORED_BLOCKS && kRingBlocks > HALO_BLOCKS, "an item and the windows of its slots fit the ring");
-static_assert(CONSUMER_REGISTERS == 0 || kTransformers % 4 == 3, "whole warpgroups give registers back");
+static_assert(CONSUMER_REGISTERS == 0 || kTransformers % 4 == 3, "whole warpgroups ask for registers and give them back");
 static_assert(kConsumers % kMultiplying == 0, "a wait tells a turn from the next, not from the one after");
 static_assert(kTransformers % kTeamWarps == 0, "a team is some of the transformers");
 static_assert(kTeams <= kRingBlocks, "a wait tells a round of the ring from the next, not from the one after");
@@ -44,9 +41,9 @@ static_assert(!kSplit || sizeof(Element) == 4, "an fp32 is split");
 struct Smem {
   unsigned char* ring;     // (PARTS, PLANES, kRingBlocks + MIRRORED_BLOCKS, ROW_SLOTS), 16 bytes each
   unsigned char* raw;      // (kTeams, kRawStages, RAW_PARTS): rows of x as they lie in global memory
-  unsigned char* filters;  // (PARTS, CHUNKS, BLOCK_N), 16 bytes each; then the channels' scales
-  Element* staging;        // (4 * kConsumers, 16, STAGING_PITCH): pixels of an NCHW y
-  float* bias;             // (BLOCK_N), in the order of channels
+  unsigned char* filters;  // (PARTS, CHUNKS, WGMMA_N), 16 bytes each; then the columns' scales
+  Element* staging;        // (kConsumers, WGMMA_N, STAGING_PITCH): items of an NCHW y
+  float* bias;             // (WGMMA_N), of the columns
   Scale* scales;           // (kRingBlocks + MIRRORED_BLOCKS) of split blocks
   Range* ranges;           // (2, kTransformers): what each warp of a team has seen, of a block and the next
   uint64_t *block_full, *block_empty, *raw_full, *raw_empty, *multiplied, *filters_full;

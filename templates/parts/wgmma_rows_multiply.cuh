@@ -1,13 +1,5 @@
 // ---- products: windows straight from the ring, where neighbouring ones overlap ----
-// A matrix without swizzle: rows of 16 bytes lie one after the other, 8 rows in 128 bytes and the next 8 behind them; the
-// second 16 bytes of each row lie elsewhere. `low` is the address and, 16 bits up, the distance to there, in 16 bytes.
-__device__ __forceinline__ uint64_t descriptor(uint32_t low) { return uint64_t(128 >> 4) << 32 | low; }
-
-// Windows times filters, both by the lower halves of their descriptors: 64 slots and BLOCK_N channels of an NHWC y,
-// 64 channels and ITEM_SLOTS slots of an NCHW y.
-__device__ __forceinline__ void multiply(float (&acc)[WGMMA_N / 2], uint32_t windows, uint32_t filters, bool accumulate) {
-  const uint64_t a = descriptor(kOutputChannelsLast ? windows : filters);
-  const uint64_t b = descriptor(kOutputChannelsLast ? filters : windows);
+__device__ __forceinline__ void multiply(float (&acc)[WGMMA_N / 2], uint64_t a, uint64_t b, bool accumulate) {
   if constexpr (sizeof(Element) == 4 && !kSplit)
     ptx::wgmma_m64k8_f32_tf32(acc, a, b, accumulate);
   else if constexpr (kBf16)
@@ -15,6 +7,10 @@ __device__ __forceinline__ void multiply(float (&acc)[WGMMA_N / 2], uint32_t win
   else
     ptx::wgmma_m64k16_f32_f16(acc, a, b, accumulate);
 }
+
+// A matrix without swizzle: rows of 16 bytes lie one after the other, 8 rows in 128 bytes and the next 8 behind them; the
+// second 16 bytes of each row lie elsewhere. `low` is the address and, 16 bits up, the distance to there, in 16 bytes.
+__device__ __forceinline__ uint64_t descriptor(uint32_t low) { return uint64_t(128 >> 4) << 32 | low; }
 
 __device__ __forceinline__ uint32_t smem_units(const void* smem) {
   // from one lane: the compiler then knows that all lanes agree, and keeps descriptors in uniform registers
@@ -33,7 +29,7 @@ struct Windows {
     for (int i = 0; i < (kRowItems ? WINDOW_BLOCKS : 1); ++i)
       of[i] = ring + (block + i * BLOCK_STEP) % kRingBlocks * ROW_SLOTS + first_slot % ROW_SLOTS;
   }
-  // The lower half of the descriptor of two chunks of the windows that begin `slots` further.
+  // The lower half of the descriptor of two chunks, a tile further for each 64 of `slots`.
   __device__ __forceinline__ uint32_t chunks_at(Chunk first, Chunk second, int slots) const {
     const int block = kRowItems ? first.block : 0, in_block = kRowItems ? block * BLOCK_STEP * ROW_SLOTS : 0;
     return of[block] + uint32_t(slots + units_away(first) - in_block | (units_away(second) - units_away(first)) << 16);
@@ -47,27 +43,24 @@ using Accumulators = float[ITEM_TILES][WGMMA_N / 2];
 constexpr bool kTurns = kMultiplying < kConsumers;
 constexpr int LAST_STEPS = STEPS >= 8 ? 4 : (STEPS + 1) / 2;
 
-// Of a tile: the first slot of its windows, the first one of its filters.
-__device__ constexpr int tile_slot(int tile) { return kOutputChannelsLast ? tile * 64 : 0; }
-__device__ constexpr int tile_channel(int tile) { return kOutputChannelsLast ? 0 : tile * 64; }
-
-// The number, of the CTA's channels, of accumulator `i` of a lane; `warp` of the consumer.
-__device__ __forceinline__ int channel_number(int tile, int i, int warp, int lane) {
-  if constexpr (kOutputChannelsLast) return i / 4 * 8 + lane % 4 * 2 + i % 2;
-  return tile * 64 + warp * 16 + i / 2 % 2 * 8 + lane / 4;
-}
-
-// The sums of an item begin with the bias, where there is one; `bias` is that of the channels by number.
-__device__ __forceinline__ void begin_with_bias(Accumulators& acc, const float* bias, int warp, int lane) {
+// The sums of ITEM_SLOTS slots begin with the bias, where there is one; `bias` is that of the columns.
+__device__ __forceinline__ void begin_with_bias(Accumulators& acc, const float* bias, int lane) {
+  struct alignas(8) Two {
+    float of[2];
+  };
 #pragma unroll
-  for (int tile = 0; tile < ITEM_TILES; ++tile) {
+  for (int i = 0; i < WGMMA_N / 8; ++i) {
+    const Two two = reinterpret_cast<const Two*>(bias)[i * 4 + lane % 4];
 #pragma unroll
-    for (int i = 0; i < WGMMA_N / 2; ++i) acc[tile][i] = bias[channel_number(tile, i, warp, lane)];
-    ptx::wgmma_fence_operand(acc[tile]);  // not written between products
+    for (int tile = 0; tile < ITEM_TILES; ++tile)
+#pragma unroll
+      for (int e = 0; e < 4; ++e) acc[tile][i * 4 + e] = two.of[e % 2];
   }
+#pragma unroll
+  for (int tile = 0; tile < ITEM_TILES; ++tile) ptx::wgmma_fence_operand(acc[tile]);  // not written between products
 }
 
-// The products of an item. A tile is a commit group.
+// The products of ITEM_SLOTS slots. A tile is a commit group.
 __device__ __forceinline__ void multiply_item(Accumulators& acc, const Windows& windows, uint32_t filters) {
   constexpr Chunks chunks = window_chunks();
   ptx::wgmma_fence();
@@ -76,8 +69,8 @@ __device__ __forceinline__ void multiply_item(Accumulators& acc, const Windows& 
 #pragma unroll
     for (int step = 0; step < STEPS; ++step) {
       if (kTurns && tile + 1 == ITEM_TILES && step == STEPS - LAST_STEPS) ptx::wgmma_commit_group();
-      multiply(acc[tile], windows.chunks_at(chunks.at[2 * step], chunks.at[2 * step + 1], tile_slot(tile)),
-               (filters | uint32_t(BLOCK_N) << 16) + step * 2 * BLOCK_N + tile_channel(tile), kHasBias || step > 0);
+      multiply(acc[tile], descriptor(windows.chunks_at(chunks.at[2 * step], chunks.at[2 * step + 1], tile * 64)),
+               descriptor((filters | uint32_t(WGMMA_N) << 16) + step * 2 * WGMMA_N), kHasBias || step > 0);
     }
     ptx::wgmma_commit_group();
   }

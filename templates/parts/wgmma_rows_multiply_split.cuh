@@ -26,7 +26,7 @@ __device__ constexpr Partials partial_sums() {
   return partials;
 }
 
-// The scales of the blocks of the windows of a thread's two slots of a tile; those of an NCHW y, in one row, have the same.
+// The scales of the blocks of the windows of a thread's two slots of a tile.
 struct SlotScales {
   const Scale* of[2][WINDOW_BLOCKS];
 
@@ -49,10 +49,10 @@ struct SlotScales {
 constexpr bool kOtherRegisters =
     WGMMA_N <= 48 || 5 * WGMMA_N / 2 + 44 <= CONSUMER_REGISTERS || partial_sums().count == 1;
 
-// The sums of a tile, the filters' scales still in them, from a partial sum on.
+// The sums of 64 slots, `slots` behind the windows' first ones and the filters' scales still in them, from a partial sum on.
 template <int PARTIAL>
 __device__ __forceinline__ void multiply_split(float (&sum)[WGMMA_N / 2], float (&high)[WGMMA_N / 2],
-                                               float (&mixed)[WGMMA_N / 2], const Windows& windows, int tile, uint32_t filters,
+                                               float (&mixed)[WGMMA_N / 2], const Windows& windows, int slots, uint32_t filters,
                                                const SlotScales& scales) {
   constexpr Chunks chunks = window_chunks();
   constexpr Partials partials = partial_sums();
@@ -62,11 +62,11 @@ __device__ __forceinline__ void multiply_split(float (&sum)[WGMMA_N / 2], float 
   ptx::wgmma_fence();
 #pragma unroll
   for (int step = partial.begin; step < partial.end; ++step) {
-    const uint32_t x = windows.chunks_at(chunks.at[2 * step], chunks.at[2 * step + 1], tile_slot(tile));
-    const uint32_t w = (filters | uint32_t(BLOCK_N) << 16) + step * 2 * BLOCK_N + tile_channel(tile);
-    multiply(mixed, x + PART_PLANES, w, step > partial.begin || goes_on);
-    multiply(high, x, w, step > partial.begin || goes_on);
-    multiply(mixed, x, w + FILTER_CHUNKS, true);
+    const uint32_t x = windows.chunks_at(chunks.at[2 * step], chunks.at[2 * step + 1], slots);
+    const uint32_t w = (filters | uint32_t(WGMMA_N) << 16) + step * 2 * WGMMA_N;
+    multiply(mixed, descriptor(x + PART_PLANES), descriptor(w), step > partial.begin || goes_on);
+    multiply(high, descriptor(x), descriptor(w), step > partial.begin || goes_on);
+    multiply(mixed, descriptor(x), descriptor(w + FILTER_CHUNKS), true);
   }
   ptx::wgmma_commit_group();
   ptx::wgmma_wait_group<0>();
@@ -77,12 +77,12 @@ __device__ __forceinline__ void multiply_split(float (&sum)[WGMMA_N / 2], float 
     const float both = fmaf(mixed[i], 1.0f / LOW_UNITS, high[i]), down = scales.of[i / 2 % 2][partial.block]->down;
     sum[i] = PARTIAL == 0 ? both * down : fmaf(both, down, sum[i]);
   }
-  if constexpr (PARTIAL + 1 < partials.count) multiply_split<PARTIAL + 1>(sum, high, mixed, windows, tile, filters, scales);
+  if constexpr (PARTIAL + 1 < partials.count) multiply_split<PARTIAL + 1>(sum, high, mixed, windows, slots, filters, scales);
 }
 
-// Takes the filters' scales away and adds the bias; both are those of the channels. What may not be right becomes NaN.
+// Takes the filters' scales away and adds the bias; both are those of the columns. What may not be right becomes NaN.
 __device__ __forceinline__ void finish_split(float (&sum)[WGMMA_N / 2], const Scale* filter_scales, const float* bias,
-                                             const Item& item, int tile, const SlotScales& scales) {
+                                             const Item& item, const SlotScales& scales) {
   float largest[2] = {}, limit[2] = {};  // of the window's blocks
 #pragma unroll
   for (int i = 0; i < 2 * WINDOW_BLOCKS; ++i) {
@@ -92,10 +92,10 @@ __device__ __forceinline__ void finish_split(float (&sum)[WGMMA_N / 2], const Sc
   }
 #pragma unroll
   for (int i = 0; i < WGMMA_N / 2; ++i) {
-    const int channel = channel_number(tile, i, item.warp, item.lane);
-    const Scale filter = filter_scales[channel];
+    const int column = i / 4 * 8 + item.lane % 4 * 2 + i % 2;
+    const Scale filter = filter_scales[column];
     const float least = fmaxf(limit[i / 2 % 2], filter.limit * largest[i / 2 % 2]), magnitude = fabsf(sum[i]);
-    const float finished = kHasBias ? fmaf(sum[i], filter.down, bias[channel]) : sum[i] * filter.down;
+    const float finished = kHasBias ? fmaf(sum[i], filter.down, bias[column]) : sum[i] * filter.down;
     sum[i] = magnitude >= least && magnitude <= LARGEST_OUTPUT ? finished : __uint_as_float(0x7fffffffu);
   }
 }

@@ -32,7 +32,7 @@ struct Member {
     if constexpr (kTeamWarps == 1)
       __syncwarp();
     else
-      ptx::barrier_sync(1 + team, 32 * kTeamWarps);
+      ptx::barrier_sync(1 + kConsumers + team, 32 * kTeamWarps);
   }
 };
 

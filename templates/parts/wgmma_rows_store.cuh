@@ -20,15 +20,26 @@ __device__ __forceinline__ void store_channels(Element* y, const uint32_t* words
   }
 }
 
+// The slot of half 0 or 1 of a tile that a lane holds; whether it is a pixel, and which.
+struct Pixel {
+  bool exists;
+  int p, q;
+};
+__device__ __forceinline__ Pixel pixel_of(const Item& item, int tile, int half) {
+  const int slot = item.first_slot + tile * 64 + item.warp * 16 + half * 8 + item.lane / 4;
+  const int row = slot / ROW_SLOTS, q = slot % ROW_SLOTS;
+  return {q < Q && row < item.segment.rows && (!kRowItems || slot < item.end_slot), item.segment.p + row, q};
+}
+
 template <int HALF>
 __device__ __forceinline__ void store_pixel(const float (&acc)[WGMMA_N / 2], const Item& item, int tile, Element* y,
                                             Probe& probe, uint64_t policy) {
   constexpr int PAIRS = CHANNEL_VECTOR / 2, PER_WORD = 4 / sizeof(Element);
   const Pixel pixel = pixel_of(item, tile, HALF);
   if (!pixel.exists) return;
-  y += output_offset(item.segment.n, item.segment.p + pixel.row, pixel.q, item.channel);
+  y += output_offset(item.segment.n, pixel.p, pixel.q, item.channel);
 #pragma unroll
-  for (int group = 0; group < BLOCK_N / CHANNEL_GROUP; ++group) {
+  for (int group = 0; group < WGMMA_N / CHANNEL_GROUP; ++group) {
     const int first = group * CHANNEL_GROUP + item.lane % 4 * CHANNEL_VECTOR;
     uint32_t words[CHANNEL_VECTOR / PER_WORD];
 #pragma unroll
@@ -45,7 +56,7 @@ __device__ __forceinline__ void store_pixel(const float (&acc)[WGMMA_N / 2], con
     for (int i = 0; i < CHANNEL_VECTOR / PER_WORD; ++i) probe.look_at(words[i]);
 #pragma unroll
     for (int i = 0; i < CHANNEL_VECTOR; i += STORE_CHANNELS) {
-      if (K % BLOCK_N != 0 && item.channel + first + i >= K) continue;
+      if (K % WGMMA_N != 0 && item.channel + first + i >= K) continue;
       if constexpr (STORE_CHANNELS < PER_WORD) {
         const uint32_t one = i % 2 == 0 ? words[i / 2] : words[i / 2] >> 16;
         store_channels<1>(y + first + i, &one, policy);
@@ -62,9 +73,9 @@ __device__ __noinline__ void repair_pixels(const Element* x, const Element* w, c
     const Pixel pixel = pixel_of(item, i / 2, i % 2);
     if (!pixel.exists) continue;
 #pragma unroll 1
-    for (int j = 0; j < BLOCK_N / 4; ++j) {
+    for (int j = 0; j < WGMMA_N / 4; ++j) {
       const int k = item.channel + j / CHANNEL_VECTOR * CHANNEL_GROUP + item.lane % 4 * CHANNEL_VECTOR + j % CHANNEL_VECTOR;
-      if (k < K) repair_if_nan(x, w, bias, y, item.segment.n, item.segment.p + pixel.row, pixel.q, k);
+      if (k < K) repair_if_nan(x, w, bias, y, item.segment.n, pixel.p, pixel.q, k);
     }
   }
 }

@@ -86,12 +86,12 @@ __device__ constexpr Chunks window_chunks() {
 }
 constexpr int CHUNKS = window_chunks().count;
 
-// ---- output channels: number n of the filters' is channel channel_of(n) of the CTA's BLOCK_N ----
-// So ordered for an NHWC y, whose columns of a wgmma they are, a thread's accumulators of CHANNEL_GROUP columns are CHANNEL_VECTOR neighbouring channels, of
+// ---- output channels: column n of a wgmma is channel channel_of(n) of the CTA's WGMMA_N ----
+// So ordered for an NHWC y, a thread's accumulators of CHANNEL_GROUP columns are CHANNEL_VECTOR neighbouring channels, of
 // 16 bytes at most.
-constexpr int CHANNEL_GROUP = BLOCK_N % 32 == 0 && UNIT >= 8 ? 32 : BLOCK_N % 16 == 0 ? 16 : 8;
+constexpr int CHANNEL_GROUP = WGMMA_N % 32 == 0 && UNIT >= 8 ? 32 : WGMMA_N % 16 == 0 ? 16 : 8;
 constexpr int CHANNEL_VECTOR = CHANNEL_GROUP / 4;
-constexpr int K_BLOCKS = ceil_div(K, BLOCK_N);
+constexpr int K_BLOCKS = ceil_div(K, WGMMA_N);
 __device__ constexpr int channel_of(int n) {
   if (!kOutputChannelsLast) return n;
   const int group = n / CHANNEL_GROUP, part = n / 8 % (CHANNEL_GROUP / 8), lane = n / 2 % 4;

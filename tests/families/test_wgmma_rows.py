@@ -87,7 +87,7 @@ def test_sizes_by_hand() -> None:
     assert geometry.raw_bytes == 576  # 15 + 4 * 23 * 3 * 2 + 4, in whole 16
     ring, filters = 3 * (12 + 8) * 12 * 16, 22 * 32 * 16
     assert geometry.smem_bytes == ring + 4 * 576 + filters + 32 * 4 + (24 + 8 + 1 + 1) * 8
-    assert (geometry.threads, config.item_slots) == (128 + 64 + 32, 64)
+    assert (config.threads, config.item_slots) == (128 + 64 + 32, 64)
 
 
 def test_sizes_of_4_byte_elements_by_hand() -> None:
@@ -139,45 +139,27 @@ def test_consumers_of_fp32_ask_for_registers(consumers: int, transformers: int, 
 
 
 def test_an_nchw_output_is_staged() -> None:
-    problem = ConvProblem.parse("n1c3h21w83k72r7s7st2", layout="nhwc-nchw")  # Q = 39
-    config = config_of(problem, num_consumer_warpgroups=2, item_slots=24, ring_blocks=9)
-    geometry, tf32 = (
-        WgmmaRowsGeometry(problem=replace(problem, precision=precision), config=config)
-        for precision in ("fp16", "tf32")
-    )
-    # of each of 8 warps 16 channels of 24 pixels, and 16 bytes that they may begin later; then up to odd, to 2 of 4
-    assert (geometry.wgmma_n, geometry.item_tiles, geometry.items(8)) == (24, 2, 8 * 2)
-    assert geometry.staging_bytes == 8 * 16 * (3 + 1 + 1) * 16
-    assert tf32.staging_bytes == 8 * 16 * (6 + 1 + 3) * 16
-    nhwc = replace(problem, y_layout="nhwc")
-    other = WgmmaRowsGeometry(problem=nhwc, config=config)
-    assert geometry.smem_bytes - other.smem_bytes == geometry.staging_bytes
-    assert (geometry.accumulators, geometry.threads) == (2 * 12, other.threads)
-
-
-def test_consumers_of_a_staged_output_ask_for_registers_where_they_are_short() -> None:
-    problem = ConvProblem.parse("n1c3h21w453k64r7s7st2", layout="nhwc-nchw")
-    roles = {"num_consumer_warpgroups": 3, "num_transformer_warps": 3, "block_rows": 2}
-    short, long = (
-        WgmmaRowsGeometry(problem=problem, config=config_of(problem, **roles, item_slots=slots)) for slots in (168, 192)
-    )
-    # of 65536: 512 threads begin with 128; four warps keep 64
-    assert (short.consumer_registers(TARGET), long.consumer_registers(TARGET)) == (0, 144)
+    problem = ConvProblem.parse("n1c3h21w23k32r7s7st2", layout="nhwc-nchw")
+    config = config_of(problem, num_consumer_warpgroups=2, item_tiles=2)
+    geometry = WgmmaRowsGeometry(problem=problem, config=config)
+    nhwc = WgmmaRowsGeometry(problem=replace(problem, y_layout="nhwc"), config=config)
+    assert geometry.smem_bytes - nhwc.smem_bytes == geometry.staging_bytes == 2 * 32 * (128 * 2 + 16)
+    # so that 64 pairs of pixels hold an item's, wherever it begins
+    assert (geometry.item_step, nhwc.item_step) == (126, 128)
 
 
 GEOMETRIES = {
     "11x11": ("n2c3h31w33k96r11s11st4", "nhwc", {"slot_order": "columns"}),
-    "11x11, rows": ("n2c3h31w33k96r11s11st4", "nhwc", {"item_slots": 128}),
+    "11x11, rows": ("n2c3h31w33k96r11s11st4", "nhwc", {"item_tiles": 2}),
     "7x7": ("n2c3h31w33k64r7s7st2pad3", "nhwc", {"block_rows": 4, "slot_columns": 4}),
     "7x7, NCHW": ("n2c3h31w33k64r7s7st2pad3", "nchw-nhwc", {"block_rows": 4}),
     "5x4": ("n2c5h17w16k200r5s4", "nhwc", {"block_rows": 2, "slot_columns": 3, "block_n": 72}),
     "one": ("n2c1h17w16k8r1s1st3", "nhwc", {"row_order": "units", "unit_rows": 3}),
-    "NCHW out": ("n2c3h31w33k72r7s7st2pad3", "nchw", {"num_consumer_warpgroups": 3, "item_slots": 8}),
-    "NCHW out, flat": ("n2c3h31w133k64r3s3", "nchw", {"slot_columns": 3, "row_items": False, "item_slots": 72}),
+    "NCHW out": ("n2c3h31w33k64r7s7st2pad3", "nchw", {"num_consumer_warpgroups": 3, "item_tiles": 2}),
     "columns, NCHW": ("n2c7h17w16k24r4s3st1x2", "nchw-nhwc", {"block_rows": 3, "slot_order": "columns"}),
-    "row items": ("n2c3h31w633k96r11s11st4", "nhwc", {"row_items": True, "item_slots": 128}),
+    "row items": ("n2c3h31w133k96r11s11st4", "nchw", {"row_items": True, "item_tiles": 2}),
     "dilated": ("n2c3h31w33k64r3s3st1x2dil3x2", "nhwc", {"block_rows": 1, "slot_columns": 1}),
-    "tf32": ("n2c3h31w33k96r7s7st2pad3", "nchw", {"precision": "tf32"}),
+    "tf32": ("n2c3h31w33k96r7s7st2pad3", "nchw", {"item_tiles": 2, "precision": "tf32"}),
     "fp32": ("n2c3h31w33k96r11s11st4", "nhwc", {"block_n": 48, "precision": "fp32"}),
     "fp32, NCHW out": ("n2c5h17w16k24r5s4", "nhwc-nchw", {"block_rows": 2, "slot_columns": 3, "precision": "fp32"}),
 }  # fmt: skip
@@ -196,7 +178,7 @@ def test_the_kernel_derives_the_same_geometry(name: str) -> None:
         "HALO_BLOCKS": geometry.halo_blocks, "ROW_SLOTS": geometry.row_slots,
         "MIRRORED_BLOCKS": geometry.mirrored_blocks, "RING_BYTES": geometry.ring_bytes,
         "RAW_BYTES": geometry.raw_bytes, "FILTER_BYTES": geometry.filter_bytes, "K_BLOCKS": geometry.blocks_k,
-        "STAGING_BYTES": geometry.staging_bytes, "THREADS": geometry.threads, "ITEM_TILES": geometry.item_tiles,
+        "STAGING_BYTES": geometry.staging_bytes, "ITEM_STEP": geometry.item_step, "THREADS": config.threads,
     }  # fmt: skip
     if geometry.split:
         claims["partial_sums().count"] = geometry.partial_sums
@@ -217,9 +199,6 @@ RULE_CASES: list[tuple[str, str, dict[str, Any], dict[str, Any], str | None]] = 
     ("slot_columns is S", SHAPE, {}, {"slot_columns": 5}, "slots cover its columns once"),
     ("block_n is", SHAPE, {}, {"block_n": 44}, "the N of wgmma"),
     ("block_n is", SHAPE, {}, {"block_n": 264}, "the N of wgmma"),
-    ("block_n is", SHAPE, {}, {"item_slots": 72}, "the M of wgmma"),
-    ("block_n is", SHAPE + "/nchw", {}, {"block_n": 40}, "the M of wgmma"),
-    ("row_items for", SHAPE + "/nchw", {}, {"row_items": False, "ring_blocks": 20}, "pixels of an item follow"),
     ("num_consumer_warpgroups is", SHAPE, {}, {"num_consumer_warpgroups": 5}, None),
     ("num_consumer_warpgroups is", SHAPE, {}, {"num_transformer_warps": 9, "ring_blocks": 20}, None),
     ("multiplying_consumers", SHAPE, {"num_consumer_warpgroups": 3}, {"multiplying_consumers": 2}, "tells a turn"),
@@ -233,7 +212,7 @@ RULE_CASES: list[tuple[str, str, dict[str, Any], dict[str, Any], str | None]] = 
     ("bursts follow", SHAPE, {}, {"l2_bursts": True}, "bursts follow the units"),
     # 64 x 9 taps in chunks of eight rows of a column, or one each
     ("a window is at most", "n1c1h70w40k8r64s9", {"block_rows": 8}, {"block_rows": 1, "ring_blocks": 140}, None),
-    ("the accumulators fit", "n1c3h32w33k256r3s3", {}, {"item_slots": 128}, None),
+    ("the accumulators fit", "n1c3h32w33k256r3s3", {}, {"item_tiles": 2}, None),
     ("ring, raw rows, filters", SHAPE, {}, {"ring_blocks": 400}, None),
 ]  # fmt: skip
 
@@ -242,8 +221,7 @@ RULE_CASES: list[tuple[str, str, dict[str, Any], dict[str, Any], str | None]] = 
 def test_a_rule_breaks(
     sentence: str, shape: str, legal: dict[str, Any], broken: dict[str, Any], words: str | None
 ) -> None:
-    shape, _, layout = shape.partition("/")
-    problem = ConvProblem.parse(shape, layout=layout or "nhwc")
+    problem = ConvProblem.parse(shape)
     config = replace(config_of(problem, **legal), **broken)
     assert any(found.startswith(sentence) for found in WGMMA_ROWS.broken_rules(problem, TARGET, config))
     if words is not None:
@@ -278,16 +256,16 @@ def test_the_default_compiles_to_tensor_core_code_without_spills(
     assert isinstance(config, WgmmaRowsConfig)
     cubin = compile_cubin(convolution(problem, config), "sm_90a")
     counts = instruction_counts(cubin)
-    geometry = WgmmaRowsGeometry(problem=problem, config=config)
-    assert counts["HGMMA"] == products * (1 if precision == "fp32" else geometry.item_tiles)
+    assert counts["HGMMA"] == products * (1 if precision == "fp32" else config.item_tiles)
+    assert ("STSM" in counts) == (layout == "nchw" and precision == "fp16")
     assert counts["UBLKCP"] >= 2
     assert not {"LDL", "STL", "HMMA"} & counts.keys()
     assert cubin.spill_bytes == 0
     assert "C7512" not in cubin.log  # products one by one, for want of registers
-    assert cubin.num_regs <= geometry.registers(TARGET)
-    if geometry.consumer_registers(TARGET):  # which is what is left of these
+    assert cubin.num_regs <= config.registers(TARGET)
+    if precision == "fp32":  # consumers ask for what is left of these
         assert counts["USETMAXREG"] == 2
-        assert cubin.num_regs == geometry.registers(TARGET)
+        assert cubin.num_regs == config.registers(TARGET)
     assert cubin.smem_bytes <= 1024  # all else is dynamic; 1 KiB is the system's
 
 

@@ -29,7 +29,6 @@ class Case:
 UNITS: dict[str, Any] = {"row_order": "units", "unit_rows": 2}
 ROWS: dict[str, Any] = {"row_items": True}
 COLUMNS: dict[str, Any] = {"slot_order": "columns"}
-FLAT: dict[str, Any] = {"slot_columns": 3, "row_items": False}
 
 CASES = {
     # ---- extents ----
@@ -42,8 +41,8 @@ CASES = {
     # 17 x 16 pixels of 3 images: tiles go over rows, none over images
     "several tiles": Case("n3c3h18w19k16r3s3", {"num_consumer_warpgroups": 3}, seeds=(0, 1, 2)),
     # the second tile of an item lies beyond the segment
-    "a tile without pixels": Case("n1c3h6w12k16r3s3", {"item_slots": 128}),
-    "two tiles": Case("n2c3h20w19k16r3s3", {"item_slots": 128, "num_consumer_warpgroups": 2}, "bf16", seeds=(0, 1, 2)),
+    "a tile without pixels": Case("n1c3h6w12k16r3s3", {"item_tiles": 2}),
+    "two tiles": Case("n2c3h20w19k16r3s3", {"item_tiles": 2, "num_consumer_warpgroups": 2}, "bf16", seeds=(0, 1, 2)),
     # ---- channels of x; 2 bytes x odd C x odd W begin each row at another place within 4 bytes ----
     "C = 1": Case("n2c1h9w11k8r5s5", {"block_rows": 5}),
     "C = 2": Case("n1c2h9w11k8r4s4", {"slot_columns": 2}),
@@ -109,10 +108,10 @@ CASES = {
     "row items": Case("n2c3h31w43k16r11s11st4", ROWS | {"num_consumer_warpgroups": 2}, "tf32", seeds=(0, 1, 2)),
     "row items, halves": Case("n2c3h9w81k24r3s3pad1", ROWS, layout="nchw", seeds=(0, 2)),
     "row items of two tiles": Case(
-        "n3c3h9w141k24r3s3", ROWS | UNITS | {"item_slots": 128, "num_consumer_warpgroups": 3}, "bf16", seeds=(0, 2)
+        "n3c3h9w141k24r3s3", ROWS | UNITS | {"item_tiles": 2, "num_consumer_warpgroups": 3}, "bf16", seeds=(0, 2)
     ),
     "row items, split": Case(
-        "n2c3h15w141k24r7s7st2pad3", ROWS | {"item_slots": 40, "block_rows": 4}, "fp32", layout="nhwc-nchw"
+        "n2c3h15w141k24r7s7st2pad3", ROWS | {"item_tiles": 2, "block_rows": 4}, "fp32", layout="nhwc-nchw"
     ),
     # ---- layouts ----
     "KCRS": Case("n1c3h9w11k40r5s3", epilogue="bias", w_layout="kcrs"),
@@ -122,21 +121,23 @@ CASES = {
     "NCHW in, 11x11": Case("n1c3h23w28k16r11s11st4", {}, "bf16", layout="nchw-nhwc"),
     "NCHW in, C = 15": Case("n1c15h7w8k16r3s3", {"slot_columns": 3}, layout="nchw-nhwc"),
     # ---- NCHW out ----
-    # P * Q odd: channels begin in turn at either half of 4 bytes
+    # P * Q odd: channels begin in turn at either half of 4 bytes; items end inside a row
     "NCHW": Case("n3c3h11w17k16r3s3", {"num_consumer_warpgroups": 2}, layout="nchw", seeds=(0, 1, 2), epilogue="bias"),
+    # P * Q even, Q odd: the two pixels of a store may lie in two rows
     "NCHW, Q odd": Case("n2c3h12w17k32r3s3", {"block_rows": 3}, layout="nhwc-nchw", epilogue="bias_relu"),
-    "NCHW, Q even": Case("n2c3h12w18k24r3s3", {"item_slots": 8}, "bf16", layout="nhwc-nchw"),
-    # slots without halo: items go over rows; one output column
-    "NCHW, no halo": Case("n2c3h9w41k8r3s3", FLAT | {"item_slots": 56}, layout="nchw", epilogue="bias"),
-    "NCHW, Q = 1": Case("n2c2h70w3k8r3s3", FLAT | {"item_slots": 16}, layout="nchw"),
-    "NCHW, Q a multiple of 8": Case("n2c3h9w18k80r3s3", FLAT | UNITS, layout="nchw"),
+    "NCHW, Q even": Case("n2c3h12w18k24r3s3", {"item_tiles": 2}, "bf16", layout="nhwc-nchw"),
+    # slots without halo; one output column
+    "NCHW, no halo": Case("n2c3h9w40k8r3s3", {"slot_columns": 3}, layout="nchw"),
+    "NCHW, Q = 1": Case("n2c2h70w3k8r3s3", layout="nchw"),
+    # items that lie between a row's pixels and the next row's
     "NCHW, wide halo": Case("n1c1h4w131k8r1s130", {"slot_columns": 2}, layout="nchw", seeds=(0, 1, 2)),
     "NCHW, one pixel": Case("n1c1h1w1k1r1s1", layout="nchw"),
+    # the last warps have no channel, one of two, one of four
     "NCHW, K = 1": Case("n2c3h7w9k1r3s3", layout="nchw"),
-    "NCHW, K = 7": Case("n2c3h7w9k7r3s3", layout="nchw", epilogue="bias"),
-    "NCHW, K in blocks": Case("n2c3h9w11k72r3s3", {"block_n": 64}, layout="nchw", epilogue="bias_relu"),
+    "NCHW, K = 7": Case("n2c3h7w9k7r3s3", {"block_n": 16}, layout="nchw", epilogue="bias"),
+    "NCHW, K in blocks": Case("n2c3h9w11k72r3s3", {"block_n": 32}, layout="nchw", epilogue="bias_relu"),
     "NCHW, K = 256": Case("n1c3h5w9k256r3s3", layout="nhwc-nchw"),
-    "NCHW, units": Case("n2c3h19w20k16r3s3pad1", UNITS | {"l2_bursts": True}, layout="nchw"),
+    "NCHW, units": Case("n2c3h19w20k16r3s3pad1", UNITS | {"l2_bursts": True, "item_tiles": 2}, layout="nchw"),
     "NCHW, 11x11": Case("n2c3h23w28k96r11s11st4", {"num_consumer_warpgroups": 2}, layout="nchw", seeds=(0, 2)),
     "NCHW, 7x7": Case("n2c3h21w23k64r7s7st2pad3", {"block_rows": 4}, "bf16", layout="nchw"),
     # ---- 4-byte elements; lanes take turns at a bank: four (11x11), two (7x7), none (3x3) ----
@@ -147,13 +148,13 @@ CASES = {
     # stores of 8 and 4 bytes; the last channels lie beyond K
     "tf32, K = 6": Case("n1c3h9w11k6r3s3", {"block_n": 16}, "tf32", "bias"),
     "tf32, K = 7": Case("n2c3h9w11k7r3s3", {"block_n": 16}, "tf32"),
-    "tf32, NCHW, K = 7": Case("n2c3h7w9k7r3s3", {}, "tf32", "bias", layout="nchw"),
-    "tf32, two tiles": Case("n2c3h20w19k16r3s3pad1", UNITS | FLAT | {"item_slots": 40}, "tf32", layout="nchw"),
+    "tf32, NCHW, K = 7": Case("n2c3h7w9k7r3s3", {"block_n": 16}, "tf32", "bias", layout="nchw"),
+    "tf32, two tiles": Case("n2c3h20w19k16r3s3pad1", UNITS | {"item_tiles": 2}, "tf32", layout="nchw"),
     # a partial sum for each step, some of one block, one of each; accumulators that stay in their registers
     "fp32, 3x3": Case("n2c3h9w11k16r3s3pad1", {"block_rows": 3}, "fp32", "bias", seeds=(0, 1, 2)),
     "fp32, 11x11": Case("n2c3h23w27k32r11s11st4", {"num_consumer_warpgroups": 2}, "fp32", "bias_relu", seeds=(0, 2)),
     "fp32, 7x7": Case("n2c3h14w15k64r7s7st2pad3", {"slot_columns": 4}, "fp32", "bias", layout="nchw"),
-    "fp32, K in blocks": Case("n2c3h19w20k72r3s3", {"block_n": 32, "item_slots": 128}, "fp32", layout="nchw-nhwc"),
+    "fp32, K in blocks": Case("n2c3h19w20k72r3s3", {"block_n": 32, "item_tiles": 2}, "fp32", layout="nchw-nhwc"),
     # ---- dilation ----
     "dilated": Case("n2c3h15w17k16r3s3st1x2pad1dil2x4", {"slot_columns": 1}, seeds=(0, 1)),
     "dilated columns": Case("n2c3h9w17k16r4s3dil1x3", {"block_rows": 2, "slot_columns": 1}, "fp32", layout="nchw"),
@@ -190,7 +191,7 @@ def test_the_default_is_right(shape: str, layout: str, precision: str) -> None:
         ("n2c3h7w9k8r3s3st1x2pad1", "nhwc", {"slot_columns": 2}),
         ("n1c3h7w9k7r3s3", "nhwc", UNITS | {"l2_bursts": True}),  # x ends 10 bytes beyond whole 16
         ("n1c3h7w9k8r3s3", "nchw", {"block_rows": 3}),
-        ("n2c3h7w10k7r3s3", "nhwc-nchw", UNITS | {"item_slots": 8, "l2_bursts": True}),
+        ("n2c3h7w10k7r3s3", "nhwc-nchw", UNITS | {"item_tiles": 2, "l2_bursts": True}),
         ("n1c3h7w9k7r3s3pad1/fp32", "nchw", {"block_rows": 3}),
     ],
 )
@@ -237,12 +238,12 @@ def test_many_random_configs_of_random_problems(seed: int) -> None:
         # zero weights meet rows, columns and chunks beyond the window
         ("n2c3h23w27k16r11s11st4", {}, "fp16"),
         ("n2c3h15w17k32r7s7st2pad3", {"block_rows": 4} | COLUMNS, "bf16"),
-        ("n2c3h9w11k12r3s3pad1", {"block_rows": 2, "slot_columns": 2, "item_slots": 128}, "fp16"),
+        ("n2c3h9w11k12r3s3pad1", {"block_rows": 2, "slot_columns": 2, "item_tiles": 2}, "fp16"),
         ("n2c1h9w11k7r2s2", {"num_consumer_warpgroups": 2}, "bf16"),
         # no pad, no weight beyond the window
         ("n1c8h5w7k40r1s2", {"block_n": 24} | UNITS, "fp16"),
         ("n2c3h9w11k12r3s3pad1", {"block_rows": 3}, "tf32"),
-        ("n2c3h15w17k24r7s7st2pad3", {"block_rows": 4, "item_slots": 128}, "fp32"),
+        ("n2c3h15w17k24r7s7st2pad3", {"block_rows": 4, "item_tiles": 2}, "fp32"),
     ],
     ids=["11x11", "7x7", "3x3", "2x2", "1x2", "3x3 tf32", "7x7 fp32"],
 )
@@ -250,8 +251,6 @@ def test_a_nan_reaches_the_outputs_whose_window_holds_it(
     shape: str, config: dict[str, Any], precision: str, epilogue: str, layout: str
 ) -> None:
     problem = ConvProblem.parse(shape, precision=precision, epilogue=epilogue, layout=layout)
-    if problem.y_layout == "nchw":
-        config = {name: value for name, value in config.items() if name not in ("item_slots", "block_n")}
     # first and last element of the images, and one inside
     places = {(0, 0, 0, 0): np.nan, (problem.n - 1, -1, -1, -1): np.inf, (problem.n - 1, 2, 3, 0): -np.inf}
     found, wanted = run_changed(problem, config_of(problem, **config), {"x": places})

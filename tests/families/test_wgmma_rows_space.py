@@ -46,14 +46,14 @@ def test_every_pick_is_legal(shape: str, layout: str) -> None:
         assert len(set(configs)) > 40
 
 
-# The fastest ones of an H200, of those that were measured: rows, columns and order of a slot, an item's slots,
-# consumers and transformers, and how rows are shared out.
+# The fastest ones of an H200, of those that were measured: rows, columns and order of a slot, tiles, consumers and
+# transformers, and how rows are shared out.
 MEASURED = {
-    "cv1": (4, 4, "rows", 64, 2, 4, "strips"),
-    "cv2": (4, 4, "rows", 64, 2, 4, "strips"),
-    "cv3": (2, 4, "rows", 64, 4, 4, "strips"),
-    "cv7": (3, 1, "rows", 128, 3, 3, "units"),
-    "n128c3h224w224k64r3s3pad1": (3, 1, "rows", 128, 3, 3, "units"),
+    "cv1": (4, 4, "rows", 1, 2, 4, "strips"),
+    "cv2": (4, 4, "rows", 1, 2, 4, "strips"),
+    "cv3": (2, 4, "rows", 1, 4, 4, "strips"),
+    "cv7": (3, 1, "rows", 2, 3, 3, "units"),
+    "n128c3h224w224k64r3s3pad1": (3, 1, "rows", 2, 3, 3, "units"),
 }
 
 
@@ -62,7 +62,7 @@ def test_the_default_is_what_measured_best(layer: str) -> None:
     config = WGMMA_ROWS.default(ConvProblem.parse(layer), TARGET)
     assert isinstance(config, WgmmaRowsConfig)
     assert MEASURED[layer] == (
-        config.block_rows, config.slot_columns, config.slot_order, config.item_slots, config.num_consumer_warpgroups,
+        config.block_rows, config.slot_columns, config.slot_order, config.item_tiles, config.num_consumer_warpgroups,
         config.num_transformer_warps, config.row_order,
     )  # fmt: skip
     assert config.l2_bursts == (config.row_order == "units")

@@ -91,7 +91,7 @@ CASES = {
         lambda rng, shape: scaled(1.0)(rng, shape) * 10.0 ** rng.uniform(-12, 12, (shape[0], shape[1], 1, 1)),
         shape="n2c3h31w17k24r7s7st2pad3",  # the ring turns
     ),
-    "zeros": Case(scaled(0.0), config={"item_slots": 128}),
+    "zeros": Case(scaled(0.0), config={"item_tiles": 2}),
     # times the filter's scale, sums are beyond fp32
     "large sums": Case(scaled(5e36)),
 }  # fmt: skip
@@ -126,8 +126,8 @@ class Mutant:
 OTHER_SCALES, BESIDE_TINY = "blocks of other scales", "large beside tiny"
 STORED = "magnitude >= least && magnitude <= LARGEST_OUTPUT ?"
 MUTANTS = {
-    "low parts of x are left out": Mutant("(mixed, x + PART_PLANES, w,", "(mixed, x, w,"),
-    "low parts of w are left out": Mutant("w + FILTER_CHUNKS, true", "w, true"),
+    "low parts of x are left out": Mutant("descriptor(x + PART_PLANES)", "descriptor(x)"),
+    "low parts of w are left out": Mutant("descriptor(w + FILTER_CHUNKS), true", "descriptor(w), true"),
     "low parts count as much": Mutant("1.0f / LOW_UNITS, high", "1.0f, high"),
     "a partial sum is forgotten": Mutant("PARTIAL == 0 ?", "true ?"),
     "a block has the scale of the window's first": Mutant("[partial.block]->down", "[0]->down", OTHER_SCALES),
@@ -146,7 +146,7 @@ MUTANTS = {
     "fewer elements are tiny": Mutant("EXACT * down", "1e-12f * EXACT * down", BESIDE_TINY),
     "what may not be right is stored": Mutant(STORED, "true ?", BESIDE_TINY),
     "sums beyond fp32 are stored": Mutant(STORED, "magnitude >= least ?", "large sums"),
-    "channels have the first one's scale": Mutant("filter_scales[channel]", "filter_scales[0]", "decades of w"),
+    "channels have the first one's scale": Mutant("filter_scales[column]", "filter_scales[0]", "decades of w"),
 }
 
 

@@ -7,7 +7,7 @@ from arithmetic import Changes, run_integers
 from numpy.typing import NDArray
 
 from im2wingen.families.base import Config
-from im2wingen.families.support import ceil_div, round_up
+from im2wingen.families.support import round_up
 from im2wingen.families.wgmma_rows import WGMMA_ROWS
 from im2wingen.families.wgmma_rows_config import WgmmaRowsConfig, WgmmaRowsGeometry
 from im2wingen.problem import ConvProblem
@@ -17,26 +17,22 @@ from im2wingen.verify_emulated import verify_emulated
 TARGET = preset("sm_90a")
 TWO_SMS = replace(TARGET, sm_count=2)  # a CTA computes many rows
 _SMALL: dict[str, Any] = {
-    "slot_order": "rows", "num_consumer_warpgroups": 1,
-    "num_transformer_warps": 2, "team_warps": 1, "raw_stages": 1,
-    "row_order": "strips", "unit_rows": 1, "l2_bursts": False, "programmatic_launch": False,
+    "slot_order": "rows", "row_items": False, "item_tiles": 1, "num_consumer_warpgroups": 1,
+    "num_transformer_warps": 2, "team_warps": 1,
+    "raw_stages": 1, "row_order": "strips", "unit_rows": 1, "l2_bursts": False, "programmatic_launch": False,
 }  # fmt: skip
 
 
 def config_of(problem: ConvProblem, **changes: Any) -> WgmmaRowsConfig:
     """A legal config of one consumer and the smallest ring, changed.
 
-    By default a block is as many rows as the stride, a slot as many columns, and a CTA has all of K. Items of an NHWC y
-    are 64 slots, those of an NCHW y two thirds of a row.
+    By default a block is as many rows as the stride, a slot as many columns, and a CTA has all of K.
     """
-    nchw = problem.y_layout == "nchw"
     wanted = {
         "block_rows": min(problem.stride_h, problem.r), "slot_columns": min(problem.stride_w, problem.s),
-        "block_n": round_up(problem.k, 64 if nchw else 8), "row_items": nchw,
-        "item_slots": round_up(ceil_div(2 * problem.q, 3), 8) if nchw else 64,
+        "block_n": round_up(problem.k, 8),
     } | _SMALL | changes  # fmt: skip
-    consumers = wanted["num_consumer_warpgroups"]
-    wanted.setdefault("multiplying_consumers", consumers)
+    wanted.setdefault("multiplying_consumers", wanted["num_consumer_warpgroups"])
     ring = wanted.pop("ring_blocks", None)
     config = WgmmaRowsConfig(**wanted, ring_blocks=ring or 1)
     if ring is None:
