@@ -26,6 +26,7 @@ _TRANSPOSED_BYTES = 5.0  # a cycle, of patches whose pixels a warpgroup transpos
 _PASS = 4000.0  # a kernel before this one, besides its bytes
 _EXCHANGE = 1200.0  # of a cluster's sums, besides their bytes: two barriers and the way to a peer
 _PEER_BYTES = 16  # a cycle, that an SM reads of its peers' shared memory
+_NARROW, _NARROW_PIXEL = 32, 2.0  # TMA for a pixel of fewer bytes; it also passes those that a stride leaves out
 _FEW_STAGES = 500.0  # at each patch that is not loaded while the one before it is read
 
 
@@ -52,6 +53,9 @@ def tile_cycles(geometry: WgmmaGeometry) -> tuple[float, float]:
     group = _SPLIT_EPILOGUE_GROUP if config.arithmetic == "split" else _group_cycles(geometry)
     epilogue = _EPILOGUE + geometry.sum_groups * group
     busy = max(tensor, (loads + stores) / _L2_BYTES)
+    if problem.c * problem.element_bytes < _NARROW:
+        pixels = geometry.planes * geometry.chunks * geometry.patch_bytes / (config.block_k * problem.element_bytes)
+        busy = max(busy, pixels * problem.stride_h * problem.stride_w * _NARROW_PIXEL)
     if config.arithmetic == "split":
         patches = geometry.planes * geometry.chunks * geometry.patch_bytes
         operands = taps * geometry.steps * geometry.products * products * (64 + geometry.wgmma_n) * STEP_BYTES

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from im2wingen.families.base import Choose
 from im2wingen.families.support import ceil_div, round_up
-from im2wingen.families.wgmma_rows_config import RowOrder, SlotOrder, WgmmaRowsConfig, WgmmaRowsGeometry
+from im2wingen.families.wgmma_rows_config import TILE_SLOTS, RowOrder, SlotOrder, WgmmaRowsConfig, WgmmaRowsGeometry
 from im2wingen.families.wgmma_rows_cost import demands
 from im2wingen.families.wgmma_rows_rules import RULES
 from im2wingen.problem import ConvProblem
@@ -39,7 +39,7 @@ def suggest(problem: ConvProblem, target: Target, choose: Choose) -> WgmmaRowsCo
         return [value for value in values if not _broken(_with(config, problem, field, value), problem, target)]
 
     for field, values in (
-        ("item_tiles", (2, 1, 4) if dram_bound else (1, 2)),
+        ("item_tiles", _item_tiles(config, problem, dram_bound)),
         ("num_consumer_warpgroups", _consumers(config, problem, target)),
         ("multiplying_consumers", _turns),
         ("num_transformer_warps", (_WHOLE_GROUP, 4, 2, 6, 1) if problem.precision == "fp32" else (4, 3, 2, 6, 1)),
@@ -161,7 +161,13 @@ def _consumers(config: WgmmaRowsConfig, problem: ConvProblem, target: Target) ->
     if _is_dram_bound(config, problem, target):
         return (3, 2, 4, 1)
     geometry = WgmmaRowsGeometry(problem=problem, config=config)
-    return (2, 3, 4, 1) if geometry.steps * config.block_n / 2 > _LONG_TILE else (4, 3, 2, 1)
+    return (2, 3, 4, 1) if geometry.steps * config.block_n / 2 > _LONG_TILE else (3, 4, 2, 1)
+
+
+def _item_tiles(config: WgmmaRowsConfig, problem: ConvProblem, dram_bound: bool) -> list[int]:
+    """Tiles of an item, none of which lies beyond its row."""
+    wanted = (2, 1, 4) if dram_bound else (1, 2)
+    return [tiles for tiles in wanted if not config.row_items or (tiles - 1) * TILE_SLOTS < problem.q]
 
 
 def _turns(config: WgmmaRowsConfig, problem: ConvProblem) -> list[int]:
