@@ -38,6 +38,7 @@ _SEVERAL_IMAGES = 0.4  # of it, where a patch is of several images
 _PASS = 4000.0  # a kernel before this one, besides its bytes
 _EXCHANGE = 1200.0  # of a cluster's sums, besides their bytes: two barriers and the way to a peer
 _PEER_BYTES = 16  # a cycle, that an SM reads of its peers' shared memory
+_NARROW, _NARROW_PIXEL = 32, 2.0  # TMA for a pixel of fewer bytes; it also passes those that a stride leaves out
 _FEW_STAGES = 500.0  # at each patch that is not loaded while the one before it is read
 
 
@@ -65,6 +66,9 @@ def tile_cycles(geometry: WgmmaGeometry) -> tuple[float, float]:
     stores = geometry.sum_groups / min(config.store_groups, geometry.sum_groups)
     epilogue = _EPILOGUE + (stores - 1) * _STORE + geometry.sum_groups * group
     busy = max(tensor, loads / _load_bytes(geometry) + stored / _L2_BYTES)
+    if problem.c * problem.element_bytes < _NARROW:
+        pixels = geometry.planes * geometry.chunks * geometry.patch_bytes / (config.block_k * problem.element_bytes)
+        busy = max(busy, pixels * problem.stride_h * problem.stride_w * _NARROW_PIXEL)
     if config.arithmetic == "split":
         patches = geometry.planes * geometry.chunks * geometry.patch_bytes
         operands = taps * geometry.steps * geometry.products * products * (64 + geometry.wgmma_n) * STEP_BYTES

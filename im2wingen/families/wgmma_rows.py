@@ -50,6 +50,7 @@ def plan(problem: ConvProblem, target: Target, config: WgmmaRowsConfig) -> Plan:
             "SPLIT": geometry.split,
             "ITEM_TILES": config.item_tiles,
             "CONSUMERS": config.num_consumer_warpgroups,
+            "MULTIPLYING": config.multiplying_consumers,
             "TRANSFORMERS": config.num_transformer_warps,
             "TEAM_WARPS": config.team_warps,
             "RAW_STAGES": config.raw_stages,

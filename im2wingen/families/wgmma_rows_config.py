@@ -32,6 +32,7 @@ class WgmmaRowsConfig(Config):
     row_items: bool  # an item's tiles stay within an output row
     item_tiles: int
     num_consumer_warpgroups: int
+    multiplying_consumers: int  # of them, at a time; the others wait or store
     num_transformer_warps: int
     team_warps: int  # transformers that write a block together
     raw_stages: int  # of a team
@@ -229,7 +230,7 @@ class WgmmaRowsGeometry:
         bias = 0 if self.problem.epilogue == "none" else config.block_n * 4
         blocks = config.ring_blocks + self.mirrored_blocks
         scales = _SCALE_BYTES * (blocks + 2 * config.num_transformer_warps) if self.split else 0
-        barriers = (2 * config.ring_blocks + 2 * buffers + 1) * _BARRIER_BYTES
+        barriers = (2 * config.ring_blocks + 2 * buffers + config.num_consumer_warpgroups + 1) * _BARRIER_BYTES
         whole = self.ring_bytes + buffers * self.raw_bytes + self.filter_bytes + self.staging_bytes
         return whole + bias + scales + barriers
 

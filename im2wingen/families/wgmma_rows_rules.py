@@ -69,6 +69,10 @@ RULES = (
         holds=lambda problem, target, config: config.num_consumer_warpgroups <= 4 and config.num_transformer_warps <= 8,
     ),
     Rule(
+        sentence="multiplying_consumers divides num_consumer_warpgroups",
+        holds=lambda problem, target, config: config.num_consumer_warpgroups % config.multiplying_consumers == 0,
+    ),
+    Rule(
         sentence="team_warps divides num_transformer_warps",
         holds=lambda problem, target, config: config.num_transformer_warps % config.team_warps == 0,
     ),

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from im2wingen.families.base import Choose
 from im2wingen.families.support import ceil_div, round_up
-from im2wingen.families.wgmma_rows_config import RowOrder, SlotOrder, WgmmaRowsConfig, WgmmaRowsGeometry
+from im2wingen.families.wgmma_rows_config import TILE_SLOTS, RowOrder, SlotOrder, WgmmaRowsConfig, WgmmaRowsGeometry
 from im2wingen.families.wgmma_rows_cost import demands
 from im2wingen.families.wgmma_rows_rules import RULES
 from im2wingen.problem import ConvProblem
@@ -39,8 +39,9 @@ def suggest(problem: ConvProblem, target: Target, choose: Choose) -> WgmmaRowsCo
         return [value for value in values if not _broken(_with(config, problem, field, value), problem, target)]
 
     for field, values in (
-        ("item_tiles", (2, 1, 4) if dram_bound else (1, 2)),
+        ("item_tiles", _item_tiles(config, problem, dram_bound)),
         ("num_consumer_warpgroups", _consumers(config, problem, target)),
+        ("multiplying_consumers", _turns),
         ("num_transformer_warps", (_WHOLE_GROUP, 4, 2, 6, 1) if problem.precision == "fp32" else (4, 3, 2, 6, 1)),
         ("team_warps", _teams),
         ("raw_stages", (2, 1, 3)),
@@ -56,7 +57,7 @@ def suggest(problem: ConvProblem, target: Target, choose: Choose) -> WgmmaRowsCo
             unit_rows=_choose_of(choose, "unit_rows", [rows for rows in _UNIT_ROWS if rows == 1 or rows <= problem.p]),
             l2_bursts=choose("l2_bursts", [True, False]),
         )
-    return replace(config, programmatic_launch=choose("programmatic_launch", [False, True]))
+    return replace(config, programmatic_launch=choose("programmatic_launch", [True, False]))
 
 
 def default(problem: ConvProblem, target: Target) -> WgmmaRowsConfig:
@@ -78,6 +79,8 @@ def _with(config: WgmmaRowsConfig, problem: ConvProblem, field: str, value: int)
     changes: dict[str, Any] = {field: value}
     if field == "num_transformer_warps":
         changes["team_warps"] = value
+    if field == "num_consumer_warpgroups":
+        changes["multiplying_consumers"] = value
     changed = replace(config, **changes)
     return changed if field == "ring_blocks" else replace(changed, ring_blocks=_least_ring(changed, problem))
 
@@ -132,7 +135,7 @@ def _all_shapes(problem: ConvProblem) -> Iterator[WgmmaRowsConfig]:
                 for slot_order, row_items in product(orders, (False, True)):
                     config = WgmmaRowsConfig(
                         block_rows=block_rows, slot_columns=slot_columns, slot_order=slot_order, block_n=block_n,
-                        row_items=row_items, item_tiles=1, num_consumer_warpgroups=1,
+                        row_items=row_items, item_tiles=1, num_consumer_warpgroups=1, multiplying_consumers=1,
                         num_transformer_warps=transformers, team_warps=transformers, raw_stages=1, ring_blocks=1,
                         row_order="strips", unit_rows=1, l2_bursts=False, programmatic_launch=False,
                     )  # fmt: skip
@@ -158,7 +161,20 @@ def _consumers(config: WgmmaRowsConfig, problem: ConvProblem, target: Target) ->
     if _is_dram_bound(config, problem, target):
         return (3, 2, 4, 1)
     geometry = WgmmaRowsGeometry(problem=problem, config=config)
-    return (2, 3, 4, 1) if geometry.steps * config.block_n / 2 > _LONG_TILE else (4, 3, 2, 1)
+    return (2, 3, 4, 1) if geometry.steps * config.block_n / 2 > _LONG_TILE else (3, 4, 2, 1)
+
+
+def _item_tiles(config: WgmmaRowsConfig, problem: ConvProblem, dram_bound: bool) -> list[int]:
+    """Tiles of an item, none of which lies beyond its row."""
+    wanted = (2, 1, 4) if dram_bound else (1, 2)
+    return [tiles for tiles in wanted if not config.row_items or (tiles - 1) * TILE_SLOTS < problem.q]
+
+
+def _turns(config: WgmmaRowsConfig, problem: ConvProblem) -> list[int]:
+    """All consumers at a time, or fewer; split elements are added up in between, which others' products hide."""
+    consumers = config.num_consumer_warpgroups
+    some = () if problem.precision == "fp32" else (1, 2)
+    return [turns for turns in dict.fromkeys((consumers, *some)) if consumers % turns == 0]
 
 
 def _teams(config: WgmmaRowsConfig, problem: ConvProblem) -> list[int]:

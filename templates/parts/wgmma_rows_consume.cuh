@@ -48,6 +48,15 @@ __device__ __forceinline__ int first_slot_of(int item) {
   return kRowItems ? item / ROW_ITEMS * ROW_SLOTS + item % ROW_ITEMS * ITEM_STEP : item * ITEM_STEP;
 }
 
+// Consumers' turns: item `number` of the CTA is multiplied once the products of the one kMultiplying before are nearly done.
+__device__ __forceinline__ void await_turn(const Smem& smem, int number) {
+  const int before = number - kMultiplying;
+  if (before >= 0) wait(smem.multiplied + before % kConsumers, before / kConsumers & 1);
+}
+__device__ __forceinline__ void end_turn(const Smem& smem, int index, int lane) {
+  if (lane == 0) ptx::mbarrier_arrive(smem.multiplied + index);
+}
+
 // Consumer `index` takes every kConsumers-th item; they take turns also from one segment to the next.
 __device__ __forceinline__ void consume(const Smem& smem, int index, int warp, int lane, const Element* x, const Element* w,
                                         const Element* bias, Element* y) {
@@ -61,6 +70,7 @@ __device__ __forceinline__ void consume(const Smem& smem, int index, int warp, i
   Segment segment;
   int first_block = 0;  // of the segment
   int next = index;     // item of the segment
+  int passed = 0;       // items of the CTA before the segment
   wait(smem.filters_full, 0);
 #pragma unroll 1
   while (walk.take(segment)) {
@@ -79,6 +89,7 @@ __device__ __forceinline__ void consume(const Smem& smem, int index, int warp, i
       const int next_row = first_slot_of(next + kConsumers) / ROW_SLOTS;  // that the consumer needs next
       const int unneeded = next + kConsumers < items ? next_row : segment.blocks();
       Probe probe;
+      if constexpr (kTurns) await_turn(smem, passed + next);
       if constexpr (kSplit) {
 #pragma unroll 1
         for (int tile = 0; tile < ITEM_TILES; ++tile) {
@@ -86,6 +97,7 @@ __device__ __forceinline__ void consume(const Smem& smem, int index, int warp, i
           const SlotScales scales(smem.scales, first_block + row, item, tile);
           // anew for each tile: descriptors of all filters would take too many registers
           multiply_split<0>(sum, high, mixed, windows, tile * 64, smem_units(smem.filters), scales);
+          if (kTurns && tile + 1 == ITEM_TILES) end_turn(smem, index, lane);
           finish_split(sum, filter_scales, smem.bias, item, scales);
           __syncwarp();  // all lanes have read the blocks' scales
           if (tile == ITEM_TILES - 1) blocks.release_below(first_block + unneeded);
@@ -94,6 +106,10 @@ __device__ __forceinline__ void consume(const Smem& smem, int index, int warp, i
         }
       } else {
         multiply_item(acc, windows, filters);
+        if constexpr (kTurns) {
+          ptx::wgmma_wait_group<1>();
+          end_turn(smem, index, lane);
+        }
         if constexpr (!kOutputChannelsLast) ptx::barrier_sync(1 + index, 128);  // staging may be written
         store_tiles<0>(acc, blocks, first_block + unneeded, item, staging, y, probe, policy);
       }
@@ -104,6 +120,7 @@ __device__ __forceinline__ void consume(const Smem& smem, int index, int warp, i
       if (kRepair && probe.saw_nan()) repair(x, w, bias, y, item);
     }
     next -= items;
+    passed += items;
     first_block += segment.blocks();
     blocks.release_below(first_block);
   }

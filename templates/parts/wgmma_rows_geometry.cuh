@@ -30,6 +30,7 @@ constexpr int64_t INPUT_UNITS_END = INPUT_BYTES / 16 * 16;  // bulk copies end h
 static_assert(WGMMA_N % 8 == 0 && WGMMA_N <= 256, "the N of wgmma");
 static_assert(kRingBlocks > MIRRORED_BLOCKS && kRingBlocks > HALO_BLOCKS, "an item and the windows of its slots fit the ring");
 static_assert(CONSUMER_REGISTERS == 0 || kTransformers % 4 == 3, "whole warpgroups ask for registers and give them back");
+static_assert(kConsumers % kMultiplying == 0, "a wait tells a turn from the next, not from the one after");
 static_assert(kTransformers % kTeamWarps == 0, "a team is some of the transformers");
 static_assert(kTeams <= kRingBlocks, "a wait tells a round of the ring from the next, not from the one after");
 static_assert(kRowOrder == UNITS || UNIT_ROWS == 1, "strips have no units");
@@ -45,7 +46,7 @@ struct Smem {
   float* bias;             // (WGMMA_N), of the columns
   Scale* scales;           // (kRingBlocks + MIRRORED_BLOCKS) of split blocks
   Range* ranges;           // (2, kTransformers): what each warp of a team has seen, of a block and the next
-  uint64_t *block_full, *block_empty, *raw_full, *raw_empty, *filters_full;
+  uint64_t *block_full, *block_empty, *raw_full, *raw_empty, *multiplied, *filters_full;
 };
 __device__ __forceinline__ Smem shared_memory(unsigned char* memory) {
   Smem smem;
@@ -60,7 +61,8 @@ __device__ __forceinline__ Smem shared_memory(unsigned char* memory) {
   smem.block_empty = smem.block_full + kRingBlocks;
   smem.raw_full = smem.block_empty + kRingBlocks;
   smem.raw_empty = smem.raw_full + RAW_BUFFERS;
-  smem.filters_full = smem.raw_empty + RAW_BUFFERS;
+  smem.multiplied = smem.raw_empty + RAW_BUFFERS;
+  smem.filters_full = smem.multiplied + kConsumers;
   return smem;
 }
 __device__ __forceinline__ void init_barriers(const Smem& smem) {
@@ -72,6 +74,7 @@ __device__ __forceinline__ void init_barriers(const Smem& smem) {
     ptx::mbarrier_init(smem.raw_full + i, 1);
     ptx::mbarrier_init(smem.raw_empty + i, kTeamWarps);
   }
+  for (int i = 0; i < kConsumers; ++i) ptx::mbarrier_init(smem.multiplied + i, 4);
   ptx::mbarrier_init(smem.filters_full, 1);
 }
 __device__ __forceinline__ void wait(uint64_t* barrier, uint32_t parity) {

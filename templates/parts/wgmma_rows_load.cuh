@@ -62,10 +62,16 @@ struct Prefetch {
   }
 };
 
-__device__ __forceinline__ void load(const Smem& smem, const unsigned char* x, const unsigned char* filters) {
+// One warp. The kernel that packs the filters may still run; whatever came before it in the stream has ended.
+__device__ __forceinline__ void load_filters(const Smem& smem, int lane, const unsigned char* packed) {
+  if constexpr (kProgrammaticLaunch) ptx::griddepcontrol_wait();
+  if (lane != 0) return;
   ptx::mbarrier_arrive_expect_tx(smem.filters_full, FILTER_BYTES);
-  ptx::cp_async_bulk_load(smem.filters, filters + int64_t(blockIdx.x % K_BLOCKS) * FILTER_BYTES, FILTER_BYTES,
+  ptx::cp_async_bulk_load(smem.filters, packed + int64_t(blockIdx.x % K_BLOCKS) * FILTER_BYTES, FILTER_BYTES,
                           smem.filters_full);
+}
+
+__device__ __forceinline__ void load(const Smem& smem, const unsigned char* x) {
   uint64_t policy = 0;
   if constexpr (kBursts) policy = ptx::createpolicy_evict_last();
   Walk walk;

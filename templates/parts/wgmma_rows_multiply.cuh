@@ -38,6 +38,11 @@ struct Windows {
 
 using Accumulators = float[ITEM_TILES][WGMMA_N / 2];
 
+// Whether consumers wait for each other's products, so that some multiply while others store. The last steps of an item
+// are a commit group of their own: when only they are left, the next consumer may begin.
+constexpr bool kTurns = kMultiplying < kConsumers;
+constexpr int LAST_STEPS = STEPS >= 8 ? 4 : (STEPS + 1) / 2;
+
 // The sums of ITEM_SLOTS slots begin with the bias, where there is one; `bias` is that of the columns.
 __device__ __forceinline__ void begin_with_bias(Accumulators& acc, const float* bias, int lane) {
   struct alignas(8) Two {
@@ -63,6 +68,7 @@ __device__ __forceinline__ void multiply_item(Accumulators& acc, const Windows& 
   for (int tile = 0; tile < ITEM_TILES; ++tile) {
 #pragma unroll
     for (int step = 0; step < STEPS; ++step) {
+      if (kTurns && tile + 1 == ITEM_TILES && step == STEPS - LAST_STEPS) ptx::wgmma_commit_group();
       multiply(acc[tile], descriptor(windows.chunks_at(chunks.at[2 * step], chunks.at[2 * step + 1], tile * 64)),
                descriptor((filters | uint32_t(WGMMA_N) << 16) + step * 2 * WGMMA_N), kHasBias || step > 0);
     }

@@ -86,7 +86,7 @@ def test_sizes_by_hand() -> None:
     assert geometry.mirrored_blocks == 2 + (63 + 3 + 11) // 12
     assert geometry.raw_bytes == 576  # 15 + 4 * 23 * 3 * 2 + 4, in whole 16
     ring, filters = 3 * (12 + 8) * 12 * 16, 22 * 32 * 16
-    assert geometry.smem_bytes == ring + 4 * 576 + filters + 32 * 4 + (24 + 8 + 1) * 8
+    assert geometry.smem_bytes == ring + 4 * 576 + filters + 32 * 4 + (24 + 8 + 1 + 1) * 8
     assert (config.threads, config.item_slots) == (128 + 64 + 32, 64)
 
 
@@ -103,7 +103,7 @@ def test_sizes_of_4_byte_elements_by_hand() -> None:
     assert (fp32.steps, fp32.products, fp32.partial_sums, fp32.accumulators) == (12, 36, 4, 3 * 16)
     assert tf32.ring_bytes == fp32.ring_bytes == 6 * (12 + 8) * 12 * 16
     assert fp32.filter_bytes == 2 * 24 * 32 * 16 + 32 * 8
-    assert fp32.smem_bytes - fp32.ring_bytes - fp32.filter_bytes == 4 * 1136 + (20 + 4) * 8 + (24 + 8 + 1) * 8
+    assert fp32.smem_bytes - fp32.ring_bytes - fp32.filter_bytes == 4 * 1136 + (20 + 4) * 8 + (24 + 8 + 1 + 1) * 8
 
 
 def test_items_of_a_row_need_no_copies_of_blocks() -> None:
@@ -201,6 +201,7 @@ RULE_CASES: list[tuple[str, str, dict[str, Any], dict[str, Any], str | None]] = 
     ("block_n is", SHAPE, {}, {"block_n": 264}, "the N of wgmma"),
     ("num_consumer_warpgroups is", SHAPE, {}, {"num_consumer_warpgroups": 5}, None),
     ("num_consumer_warpgroups is", SHAPE, {}, {"num_transformer_warps": 9, "ring_blocks": 20}, None),
+    ("multiplying_consumers", SHAPE, {"num_consumer_warpgroups": 3}, {"multiplying_consumers": 2}, "tells a turn"),
     ("team_warps divides", SHAPE, {"num_transformer_warps": 6}, {"team_warps": 4}, "a team is some"),
     ("the ring has", SHAPE, {"ring_blocks": 11}, {"ring_blocks": 6}, "fit the ring"),
     ("the ring has", "n1c3h9w200k8r1s1", {}, {"num_transformer_warps": 3}, "a wait tells a round"),
@@ -268,12 +269,14 @@ def test_the_default_compiles_to_tensor_core_code_without_spills(
     assert cubin.smem_bytes <= 1024  # all else is dynamic; 1 KiB is the system's
 
 
-def test_an_early_launch_waits_before_it_reads() -> None:
-    problem = ConvProblem.parse("cv3", epilogue="bias")
-    listing = disassemble(compile_cubin(convolution(problem, config_of(problem, programmatic_launch=True)), "sm_90a"))
-    assert "PREEXIT" in listing  # griddepcontrol.launch_dependents
-    before, wait, after = listing.partition("ACQBULK")  # griddepcontrol.wait
+@pytest.mark.parametrize("precision", ["fp16", "fp32"])
+def test_an_early_launch_waits_for_the_packed_filters(precision: str) -> None:
+    problem = ConvProblem.parse("cv3", epilogue="bias", precision=precision)
+    plan = WGMMA_ROWS.plan(problem, TARGET, config_of(problem, programmatic_launch=True))
+    pack, multiply = (disassemble(compile_cubin(render(launch), "sm_90a")) for launch in plan.launches)
+    # all before the packing has ended when that begins, and it lets the other one begin at once
+    assert [launch.programmatic for launch in plan.launches] == [False, True]
+    assert "LDG" not in pack.partition("PREEXIT")[0]  # griddepcontrol.launch_dependents
+    _, wait, after = multiply.partition("ACQBULK")  # griddepcontrol.wait, which rows of x need not
     assert wait
-    assert "UBLKCP" not in before
-    assert "LDG" not in before
     assert "UBLKCP" in after

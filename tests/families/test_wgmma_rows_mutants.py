@@ -35,6 +35,9 @@ def one(old: str, new: str, **where: Any) -> Mutant:
     return Mutant(((old, new),), **where)
 
 
+SMALL_RING: dict[str, Any] = {"num_consumer_warpgroups": 2, "num_transformer_warps": 3, "raw_stages": 4}
+IN_TURNS: dict[str, Any] = {"shape": "n4c3h18w19k16r3s3", "config": CONFIG | {"multiplying_consumers": 1}}
+TAKE_TURNS: dict[str, Any] = {"config": CONFIG | {"num_consumer_warpgroups": 4, "multiplying_consumers": 2}}
 UNITS: dict[str, Any] = {"config": {"row_order": "units", "unit_rows": 3, "l2_bursts": True}}
 TWO_TILES: dict[str, Any] = {"config": {"item_tiles": 2}}
 LAST_BYTES: dict[str, Any] = {"shape": "n3c3h7w9k8r3s3", "config": {"block_rows": 3}}  # 14 beyond whole 16
@@ -67,7 +70,6 @@ CHUNKS = "constexpr Chunks chunks = window_chunks();\n"
 
 MUTANTS = {
     # ---- barriers ----
-    "filters are not awaited": one("wait(smem.filters_full, 0);", ""),
     "half of the filters are expected": one(
         "smem.filters_full, FILTER_BYTES);\n", "smem.filters_full, FILTER_BYTES / 2);\n"
     ),
@@ -75,7 +77,7 @@ MUTANTS = {
     "raw rows are awaited with the wrong parity": one(RAW_FULL, RAW_FULL.replace("parity)", "parity ^ 1)")),
     "a free raw buffer is not awaited": one(RAW_EMPTY, ""),
     "a free raw buffer is awaited with the wrong parity": one(RAW_EMPTY, RAW_EMPTY.replace(" ^ 1", "")),
-    "a free block is not awaited": one(BLOCK_EMPTY, ""),
+    "a free block is not awaited": one(BLOCK_EMPTY, "", config=SMALL_RING),
     "a free block is awaited with the wrong parity": one(BLOCK_EMPTY, BLOCK_EMPTY.replace(" ^ 1", "")),
     "blocks are not awaited": one(BLOCK_FULL, ""),
     "blocks are awaited with the wrong parity": one(BLOCK_FULL, BLOCK_FULL.replace("parity)", "parity ^ 1)")),
@@ -96,7 +98,9 @@ MUTANTS = {
         "",
         config={"num_consumer_warpgroups": 4, "row_order": "units", "unit_rows": 2},
     ),
-    "a block that was not needed is not awaited": one("      acquire_below(empty + 1);\n", ""),
+    "a block that was not needed is not awaited": one(
+        "      acquire_below(empty + 1);\n", "", config=SMALL_RING | {"num_consumer_warpgroups": 4}
+    ),
     "a block too few is awaited": one("last_row + HALO_BLOCKS + 1)", "last_row + HALO_BLOCKS)"),
     "raw rows are given back before they are read": Mutant(
         (
@@ -236,6 +240,12 @@ MUTANTS = {
     "NCHW: channels beyond K are stored": one(
         "return K % WGMMA_N == 0 ||", "return true ||", layout="nchw", **K_BLOCKS
     ),
+    # ---- turns ----
+    "turns are awaited too soon": one(
+        "const int before = number - kMultiplying;", "const int before = number - 1;", **TAKE_TURNS
+    ),
+    "a turn never ends": one("  if (lane == 0) ptx::mbarrier_arrive(smem.multiplied + index);\n", "", **IN_TURNS),
+    "a turn ends for another": one("smem.multiplied + index);", "smem.multiplied + 0);", **IN_TURNS),
     # ---- 4-byte elements ----
     "x is cut to tf32": one("ptx::cvt_rna_tf32(elements[i]);", "elements[i];", **ONE_TAP),
     "w is cut to tf32": one(
@@ -255,6 +265,7 @@ MUTANTS = {
 }
 # Harmless ones: the checks must not cry wolf, and a mutant that survives must be one of these.
 HARMLESS = {
+    "turns are awaited too soon",  # less products at a time
     "NCHW: items are stored whole",  # some of it twice
     "NCHW: staging is written before it is read",  # the products of the next item hold a consumer's warps together
     "consumers begin anew with each segment",  # they share the work less evenly

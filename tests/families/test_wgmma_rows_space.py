@@ -51,7 +51,7 @@ def test_every_pick_is_legal(shape: str, layout: str) -> None:
 MEASURED = {
     "cv1": (4, 4, "rows", 1, 2, 4, "strips"),
     "cv2": (4, 4, "rows", 1, 2, 4, "strips"),
-    "cv3": (2, 4, "rows", 1, 4, 4, "strips"),
+    "cv3": (2, 4, "rows", 1, 3, 4, "strips"),
     "cv7": (3, 1, "rows", 2, 3, 3, "units"),
     "n128c3h224w224k64r3s3pad1": (3, 1, "rows", 2, 3, 3, "units"),
 }

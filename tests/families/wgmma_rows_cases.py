@@ -32,6 +32,7 @@ def config_of(problem: ConvProblem, **changes: Any) -> WgmmaRowsConfig:
         "block_rows": min(problem.stride_h, problem.r), "slot_columns": min(problem.stride_w, problem.s),
         "block_n": round_up(problem.k, 8),
     } | _SMALL | changes  # fmt: skip
+    wanted.setdefault("multiplying_consumers", wanted["num_consumer_warpgroups"])
     ring = wanted.pop("ring_blocks", None)
     config = WgmmaRowsConfig(**wanted, ring_blocks=ring or 1)
     if ring is None:
