@@ -13,12 +13,12 @@ __device__ __forceinline__ void consume_tiles(const Smem& smem, int index, const
   if (kOrdered && index == kConsumers - 1) ptx::barrier_arrive(4, 256);  // the first consumer begins
   if (kSplit == TILES) consumer.skip_patches(index * CHUNKS * PLANES);
   for (int tile = first; tile < TILE_COUNT; tile += kTurns * gridDim.x) {
-    const Origin origin = consumer_origin(tile, index);
     Accumulators acc;
-    if constexpr (kHasBias) begin_with(acc, Biases(bias, origin.k, thread));
+    if constexpr (kHasBias) begin_with(acc, Biases(bias, consumer_origin(tile, index).k, thread));
     multiply_tile<kHasBias>(acc, smem, consumer);
     if (kSplit == TILES) consumer.skip_patches((kConsumers - 1) * CHUNKS * PLANES);
     if (kRepair && has_nan(acc)) *saw_nan = 1;
+    const Origin origin = consumer_origin(tile, index);
     if (kStagingOverBuffers) ptx::barrier_sync(4, 128 * kConsumers);  // the products have read the buffers
     if constexpr (kStoredByProducers) {
       stage_parts<0>(smem, acc, index, thread, staged++ & 1);
