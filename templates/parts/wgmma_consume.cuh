@@ -1,4 +1,7 @@
 // ---- a consumer of whole tiles: multiplies and stores them ----
+// Where a tile lies is worked out before the products of an NCHW y and after those of an NHWC y: as records were measured.
+constexpr bool kOriginFirst = !kOutputChannelsLast;
+
 template <int CLUSTER>
 __device__ __forceinline__ void consume_tiles(const Smem& smem, int index, const ptx::TensorMap* output,
                                               const Output* bias, Output* y, const Element* x, const Element* w) {
@@ -13,12 +16,14 @@ __device__ __forceinline__ void consume_tiles(const Smem& smem, int index, const
   if (kOrdered && index == kConsumers - 1) ptx::barrier_arrive(4, 256);  // the first consumer begins
   if (kSplit == TILES) consumer.skip_patches(index * CHUNKS * PLANES);
   for (int tile = first; tile < TILE_COUNT; tile += kTurns * gridDim.x) {
+    Origin origin;
+    if (kOriginFirst || kHasBias) origin = consumer_origin(tile, index);
     Accumulators acc;
-    if constexpr (kHasBias) begin_with(acc, Biases(bias, consumer_origin(tile, index).k, thread));
+    if constexpr (kHasBias) begin_with(acc, Biases(bias, origin.k, thread));
     multiply_tile<kHasBias>(acc, smem, consumer);
     if (kSplit == TILES) consumer.skip_patches((kConsumers - 1) * CHUNKS * PLANES);
     if (kRepair && has_nan(acc)) *saw_nan = 1;
-    const Origin origin = consumer_origin(tile, index);
+    if (!kOriginFirst) origin = consumer_origin(tile, index);
     if (kStagingOverBuffers) ptx::barrier_sync(4, 128 * kConsumers);  // the products have read the buffers
     if constexpr (kStoredByProducers) {
       stage_parts<0>(smem, acc, index, thread, staged++ & 1);
