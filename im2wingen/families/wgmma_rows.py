@@ -65,7 +65,7 @@ def plan(problem: ConvProblem, target: Target, config: WgmmaRowsConfig) -> Plan:
         block=config.threads,
         smem_bytes=geometry.smem_bytes,
         arguments=("x", "packed", "bias", "y", "w"),
-        programmatic=config.programmatic_launch,
+        beside=config.programmatic_launch,  # x is loaded before the filters are packed: only these may still run
         pipe="mma",
         busy_cycles=busy,
         idle_cycles=idle,
