@@ -15,10 +15,8 @@ _FIRST_PATCH = 4500.0  # from the launch to the first product
 _EPILOGUE_GROUP = 22.0  # for 8 pixels of a subtile to be rounded, staged and stored
 _EPILOGUE_PIXELS = 45.0  # likewise, of an NCHW y
 _ROW = 2400.0  # likewise, over the pixels of a row
-_EPILOGUE_RUNS, _RUN = (
-    24.0,
-    500.0,
-)  # likewise, image by image; and of all consumers, over neighbours in y
+_EPILOGUE_RUNS = 24.0  # likewise, image by image
+_RUN = 500.0  # likewise, of all consumers, over the pixels that are neighbours in y
 _STAGED, _COPIED = 10.0, 60.0  # likewise, by a consumer that lets the producers copy; and by these
 _EPILOGUE = 700.0  # of a tile besides
 _STORE = 400.0  # from a store that has read staging to the next one's, besides its groups
