@@ -171,6 +171,7 @@ class BenchResult(Run):
     elapsed_s: float
     complete: bool
     layers: tuple[LayerResult, ...]
+    runs: int = 1  # of which each layer is the median one
 
     def geometric_mean_floor_share(self, peer: str) -> float | None:
         return geometric_mean(layer.floor_share(peer) for layer in self.layers)

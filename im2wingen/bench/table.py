@@ -44,7 +44,7 @@ def caption_of(result: BenchResult) -> str:
         f"{packing}; median of CUDA-graph replays over rotating buffers, interleaved in one process (protocol "
         f"{result.protocol}). "
         f"Ceilings of the same process: {peaks}, copy {ceilings.copy_tbps:.2f} TB/s; the floor is flops or compulsory "
-        f"bytes at those. Workspace and norm-relative error against float64: im2wingen / cuDNN's best."
+        f"bytes at those.{_runs(result)} Workspace and norm-relative error against float64: im2wingen / cuDNN's best."
         f"{left_out(missing_layers(options.layers, result.layers))}{_untried(result)}"
     )
 
@@ -55,6 +55,10 @@ def default_name(result: BenchResult) -> str:
     batch = f"-n{options.batch}" if options.batch is not None else ""
     cores = f"-{options.cores}" if options.cores else ""
     return f"{options.precision}-{options.layout}{batch}{cores}" + ("-prepacked" if options.prepacked else "")
+
+
+def _runs(result: BenchResult) -> str:
+    return f" Each layer is the median, by its speed-up, of {result.runs} runs." if result.runs > 1 else ""
 
 
 def _untried(result: BenchResult) -> str:

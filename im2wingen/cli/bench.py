@@ -10,6 +10,7 @@ from im2wingen.bench.accuracy_table import accuracy_table, default_accuracy_name
 from im2wingen.bench.markdown import BenchTable, rewrite_file
 from im2wingen.bench.request import CPU_PEERS, PEERS, cpu_request, layer_names, peer_names, request
 from im2wingen.bench.result import load
+from im2wingen.bench.runs import median_of
 from im2wingen.bench.stored import AnyResult, any_name, any_table_of, load_any, progress_of
 from im2wingen.cli import options as opt
 from im2wingen.cli.output import Output
@@ -74,7 +75,10 @@ def bench(
     threads: opt.ThreadsOption = None,
     time_limit: Annotated[float | None, typer.Option(help="Seconds after which no further layer starts.")] = None,
     out: Annotated[Path | None, typer.Option(help="Write the result there after every layer, as JSON.")] = None,
-    table: Annotated[Path | None, typer.Option(help="Measure nothing: take this result of an earlier --out.")] = None,
+    table: Annotated[
+        list[Path] | None,
+        typer.Option(help="Measure nothing: take this result of an earlier --out. Once a run; of several, medians."),
+    ] = None,
     accuracy: Annotated[
         list[Path] | None,
         typer.Option(help="Measure nothing: the errors in this result and others, as one table. Once a result."),
@@ -89,7 +93,8 @@ def bench(
     process.
 
     A README's table stands between <!-- bench:NAME --> and <!-- /bench:NAME -->; --table FILE --readme README rewrites
-    it from a result without measuring.
+    it from a result without measuring, and --table FILE --table FILE ... from several GPU runs: each layer from the run
+    in which its speed-up is the median.
 
     \b
     im2wingen bench --suite im2win --precision fp16 --out result.json
@@ -105,9 +110,9 @@ def bench(
         _show_accuracy(accuracy, readme, name, output)
         return
     result: AnyResult
-    if table is not None:
-        command = ["bench", "--table", str(table)]
-        result = load_any(table)
+    if table:
+        command = ["bench", *(word for path in table for word in ("--table", str(path)))]
+        result = load_any(table[0]) if len(table) == 1 else median_of([load(path) for path in table])
     else:
         names = layer_names([*(shapes or ()), *(shape or ())], suite, layers)
         place = opt.Place(arch=None, backend=backend, threads=threads)

@@ -1,9 +1,12 @@
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from bench_results import layer, measurement, result, two_layers
 
 from im2wingen.bench.markdown import rewrite, rewrite_file
+from im2wingen.bench.result import BenchResult
+from im2wingen.bench.runs import median_of
 from im2wingen.bench.table import default_name, table_of
 from im2wingen.errors import UsageError
 
@@ -30,6 +33,29 @@ def test_a_layer_where_ours_did_not_run_shows_dashes() -> None:
 def test_the_caption_says_what_the_time_left_out() -> None:
     made = result(layer("cv1", measurement("im2wingen", "im2wingen", 5.0)), asked=("cv1", "cv4", "cv2"))
     assert table_of(made).caption.endswith("Not measured in the time: cv4, cv2.")
+
+
+def one_layer(us: float, cudnn_us: float, **changes: object) -> BenchResult:
+    layers = (layer("cv1", measurement("im2wingen", "im2wingen", us), measurement("torch", "cudnn", cudnn_us)),)
+    return replace(result(*layers), **changes)
+
+
+def test_of_several_runs_each_layer_is_the_median_one() -> None:
+    runs = [one_layer(10.0, 30.0), one_layer(11.0, 55.0), one_layer(9.0, 36.0)]  # 3x, 5x, 4x
+    made = median_of(runs)
+    row, caption = table_of(made).to_markdown().splitlines()[2], table_of(made).caption
+    assert row.startswith("| cv1 | 2000.0 | 9.0 (222222) | 36.0 (55556) | 4.00x |")
+    assert "Each layer is the median, by its speed-up, of 3 runs." in caption
+    assert table_of(median_of(runs[:2])).to_markdown().splitlines()[2].startswith("| cv1 | 2000.0 | 10.0")
+    assert "runs" not in table_of(runs[0]).caption
+
+
+def test_only_runs_of_the_same_are_put_together() -> None:
+    with pytest.raises(UsageError, match="the runs differ in their device: NVIDIA H200 and NVIDIA H100"):
+        median_of([one_layer(1.0, 2.0), one_layer(1.0, 2.0, device="NVIDIA H100")])
+    other = result(layer("cv2", measurement("im2wingen", "im2wingen", 1.0)))
+    with pytest.raises(UsageError, match="the runs differ in their layers"):
+        median_of([one_layer(1.0, 2.0), other])
 
 
 def test_rewrite_touches_the_named_table_alone() -> None:
