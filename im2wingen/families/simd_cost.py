@@ -3,6 +3,7 @@
 import itertools
 
 from im2wingen.families.simd_config import SimdGeometry, SimdVectors, has_planes, parts
+from im2wingen.families.simd_products import TILE_WORDS, has_words, word_bytes, word_channels
 from im2wingen.families.support import ceil_div
 
 _FMA_LATENCY = 4  # cycles
@@ -19,6 +20,11 @@ _STRIDED_FACTOR = 0.08  # what steps that leap through x add
 _FEW_CHANNELS = 8  # fewer than that lie near each other in any layout
 _STATIC_FACTOR = 0.03  # what the wait for the last core adds where no other takes its items
 _LINE_BYTES = 64
+_WIDENED_FACTOR = 2.0  # int16's products are added by an instruction of their own, bf16's by one that takes two cycles
+_TILE_FEWEST_ROWS = 10  # of a tile register: fewer are multiplied no faster
+_TILE_ROWS_PER_CYCLE = 2  # that are loaded
+_TILE_L2_BYTES_PER_CYCLE = 32
+_TILE_OUTPUT_CYCLES = 6  # of a vector of sums, from its tile to y
 _RUN_CYCLES = 24  # of four neighbours of a plane, each a vector of channels, that are transposed and stored
 _SCATTERED_CYCLES = 64  # of a vector of channels whose elements go to their planes one by one
 
@@ -32,8 +38,13 @@ def step_cycles(of: SimdVectors, vectors: int, tile: tuple[int, int, int]) -> fl
     total = 0.0
     for cut in itertools.product(*(_sizes_of_parts(extent, most) for extent, most in extents)):
         (n, many_n), (p, many_p), (q, many_q), (v, many_v) = cut
-        once = (_window_cycles(of, n, p, q) + _transposition_cycles(of, p, q) * n * v) / of.problem.gemm_k
-        total += many_n * many_p * many_q * many_v * (_tile_cycles(of, n * of.unit_vectors * p * q, v) + once)
+        once = _window_cycles(of, n, p, q) + _transposition_cycles(of, p, q) * n * v
+        if of.product == "amx":
+            step = _registers_cycles(of, n * p, q, v)
+            once += _TILE_OUTPUT_CYCLES * n * p * q * v
+        else:
+            step = _tile_cycles(of, n * of.unit_vectors * p * q, v)
+        total += many_n * many_p * many_q * many_v * (step + once / of.steps)
     return total
 
 
@@ -41,8 +52,9 @@ def busy_cycles(geometry: SimdGeometry) -> float:
     """Of the core that has most to do: steps, what tiles load and store around them, what items copy."""
     problem, target, config = geometry.problem, geometry.target, geometry.config
     tile = (config.tile_n, config.tile_p, config.tile_q)
-    steps = problem.groups * problem.gemm_k * step_cycles(geometry, config.vectors_k, tile)
-    filters = config.block_c * problem.r * problem.s * config.vectors_k * geometry.filter_lanes * problem.element_bytes
+    steps = problem.groups * geometry.steps * step_cycles(geometry, config.vectors_k, tile)
+    taps = problem.r * problem.s
+    filters = geometry.chunk_words * taps * config.vectors_k * geometry.filter_lanes * word_bytes(problem)
     if filters * (config.block_k if config.inner_loop == "filters" else 1) > target.l2_bytes // 2:
         steps *= 1 + _L3_FACTOR
     if _leaps(geometry):
@@ -53,7 +65,7 @@ def busy_cycles(geometry: SimdGeometry) -> float:
     passes = 2 * (geometry.chunks - 1) + 1
     items: float = geometry.items * _ITEM_CYCLES
     if config.window == "copied":
-        runs = geometry.copied_bytes / problem.element_bytes / _run_elements(geometry)
+        runs = geometry.copied_bytes / word_bytes(problem) / _run_words(geometry)
         items += geometry.items * geometry.chunks * (
             geometry.copied_bytes / _COPY_BYTES_PER_CYCLE + runs * _COPY_CYCLES
         )  # fmt: skip
@@ -73,10 +85,12 @@ def _leaps(geometry: SimdGeometry) -> bool:
     return config.steps == "channels" and config.window != "copied"
 
 
-def _run_elements(geometry: SimdGeometry) -> int:
+def _run_words(geometry: SimdGeometry) -> float:
     """That are copied at once."""
     if geometry.problem.x_layout == "nhwc":
-        return geometry.config.block_c
+        return geometry.chunk_words
+    if has_words(geometry.problem):
+        return 1 / word_channels(geometry.problem, geometry.product)
     loose = geometry.problem.x_layout == "chwn" and geometry.hold_images
     return geometry.config.tile_n * geometry.lanes if loose else geometry.problem.w * geometry.unit_images
 
@@ -84,10 +98,22 @@ def _run_elements(geometry: SimdGeometry) -> int:
 def _tile_cycles(of: SimdVectors, pixels: int, vectors: int) -> float:
     streamed = vectors if of.hold_channels else pixels
     loads = vectors + (2 if of.vector_of == "pixels" else 1) * pixels  # of a row few vectors lie in one cache line
+    twice = of.product == "madd" or (of.product == "dot" and of.problem.precision == "bf16")
+    products = pixels * vectors * (_WIDENED_FACTOR if twice else 1)
     return _TILE_OVERHEAD + max(
-        pixels * vectors / of.target.fma_per_cycle, _FMA_LATENCY, loads / _LOADS_PER_CYCLE,
+        products / of.target.fma_per_cycle, _FMA_LATENCY, loads / _LOADS_PER_CYCLE,
         streamed * of.vector_bytes / _L2_BYTES_PER_CYCLE,
     )  # fmt: skip
+
+
+def _registers_cycles(of: SimdVectors, rows: int, q: int, vectors: int) -> float:
+    """Of AMX, for one word of a tile's step."""
+    words = of.steps // (of.problem.r * of.problem.s)
+    words = min(words, ceil_div(words, ceil_div(words, TILE_WORDS)))
+    return max(
+        rows * vectors * max(q, _TILE_FEWEST_ROWS), (rows * q + vectors * words) / _TILE_ROWS_PER_CYCLE,
+        vectors * words * of.vector_bytes / _TILE_L2_BYTES_PER_CYCLE,
+    ) / words  # fmt: skip
 
 
 def _window_cycles(of: SimdVectors, n: int, p: int, q: int) -> float:
