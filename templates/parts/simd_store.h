@@ -4,10 +4,11 @@ IM2WINGEN_INLINE void finish(Acc<T>& acc, const Output* bias, int lanes_of_last)
   if constexpr (kHasBias) {
     IM2WINGEN_UNROLL
     for (int v = 0; v < T::vectors; ++v) {
-      using Bias = std::conditional_t<kChannelsInLanes, LooseOutputs, Output>;
       std::conditional_t<kChannelsInLanes, Outputs, Output> b{};
-      if (v < T::vectors - 1 || lanes_of_last == FILTER_LANES)
-        b = *reinterpret_cast<const Bias*>(bias + v * FILTER_LANES);
+      if constexpr (!kChannelsInLanes)
+        b = bias[v];
+      else if (v < T::vectors - 1 || lanes_of_last == FILTER_LANES)
+        b = *reinterpret_cast<const LooseOutputs*>(bias + v * FILTER_LANES);
       else
         std::memcpy(&b, bias + v * FILTER_LANES, lanes_of_last * sizeof(Output));
       const auto addend = sums_of(b);
