@@ -28,6 +28,7 @@ from im2wingen.problem import ConvProblem
 _MAX_STRAIGHT_FMAS = 1024  # of the innermost loop
 _MAX_OFFSET = 2**31 - 1  # of what is counted in int
 _STREAMED_BYTES = 16  # the smallest vector that can pass by the caches
+_MAX_INT8_TERMS = 2**17 - 1
 _MAX_COPIED = 2**28  # bytes of a thread's window
 _MAX_PADDED = 2**30  # of what a stride is added to
 
@@ -42,6 +43,8 @@ def unsupported(problem: ConvProblem, target: AnyTarget) -> str | None:
         return f"simd takes chwn and chwn8 for both x and y; the problem is {problem.layout}"
     if has_words(problem) and {problem.x_layout, problem.y_layout} & {"chwn", "chwn8"}:
         return f"simd takes {problem.precision} in nhwc and nchw; the problem is {problem.layout}"
+    if problem.precision == "int8" and problem.gemm_k > _MAX_INT8_TERMS:
+        return f"simd takes int8 with R*S*C up to {_MAX_INT8_TERMS}, whose sums int32 holds; it is {problem.gemm_k}"
     if has_words(problem) and 4 * problem.window_h * problem.padded_w * (problem.group_c + 15) > _MAX_COPIED:
         return f"simd takes {problem.precision} with up to 2^26 elements in as many rows as the filter has"
     if max(problem.h * problem.w, problem.p * problem.q) > _MAX_OFFSET:

@@ -32,20 +32,22 @@ IM2WINGEN_INLINE Vector multiply_pairs(W x, W filter) {
 #if defined(__x86_64__)
   return vpmaddwd(x, filter);
 #else
-  const auto low = [](W pair) { return (Vector)(pair << 16) >> 16; };
-  const auto high = [](W pair) { return (Vector)pair >> 16; };
-  return low(x) * low(filter) + high(x) * high(filter);
+  typedef int32_t Pairs __attribute__((vector_size(sizeof(W))));
+  const auto low = [](W pair) { return (Pairs)(pair << 16) >> 16; };
+  const auto high = [](W pair) { return (Pairs)pair >> 16; };
+  return (Vector)(low(x) * low(filter) + high(x) * high(filter));
 #endif
 }
 
-IM2WINGEN_INLINE Vector multiply_add(Vector sum, Word x, Words filter) {
+template <class W>
+IM2WINGEN_INLINE Vector multiply_add(Vector sum, Word x, W filter) {
   if constexpr (kProduct == Product::FMA)
     return sum + (Vector)(x * filter);
   else if constexpr (kProduct == Product::MADD)
-    return sum + multiply_pairs(Words{} + x, filter);
+    return sum + multiply_pairs(W{} + x, filter);
 #if defined(__x86_64__)
   else if constexpr (kProduct == Product::DOT)
-    return kInt8 ? vpdpbusd(sum, Words{} + x, filter) : vdpbf16ps(sum, Words{} + x, filter);
+    return kInt8 ? vpdpbusd(sum, W{} + x, filter) : vdpbf16ps(sum, W{} + x, filter);
 #endif
   else
     return sum;  // AMX has no vectors

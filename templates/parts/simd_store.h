@@ -1,3 +1,10 @@
+template <class B>
+IM2WINGEN_INLINE B load_bias(const Output* from) {
+  if constexpr (std::is_same_v<B, Output>)
+    return *from;
+  else
+    return *reinterpret_cast<const LooseOutputs*>(from);
+}
 // The accumulators of a tile after the last chunk: bias, ReLU (which hands NaN on), and to y.
 template <class T>
 IM2WINGEN_INLINE void finish(Acc<T>& acc, const Output* bias, int lanes_of_last) {
@@ -5,10 +12,8 @@ IM2WINGEN_INLINE void finish(Acc<T>& acc, const Output* bias, int lanes_of_last)
     IM2WINGEN_UNROLL
     for (int v = 0; v < T::vectors; ++v) {
       std::conditional_t<kChannelsInLanes, Outputs, Output> b{};
-      if constexpr (!kChannelsInLanes)
-        b = bias[v];
-      else if (v < T::vectors - 1 || lanes_of_last == FILTER_LANES)
-        b = *reinterpret_cast<const LooseOutputs*>(bias + v * FILTER_LANES);
+      if (v < T::vectors - 1 || lanes_of_last == FILTER_LANES)
+        b = load_bias<decltype(b)>(bias + v * FILTER_LANES);
       else
         std::memcpy(&b, bias + v * FILTER_LANES, lanes_of_last * sizeof(Output));
       const auto addend = sums_of(b);

@@ -39,8 +39,8 @@ def target_of(arch: str) -> CpuTarget:
 
 
 SMALL = SimdConfig(
-    product="fma", vector_of="channels", vectors_k=1, tile_n=1, tile_p=1, tile_q=4, block_c=4, block_p=1, block_k=1, window="direct",
-    steps="channels",
+    product="fma", vector_of="channels", vectors_k=1, tile_n=1, tile_p=1, tile_q=4, block_c=4, block_p=1, block_k=1,
+    window="direct", steps="channels",
     inner_loop="pixels", item_order="filters", unroll=1, prefetch="hardware", tile_order="linear", store="cached",
     schedule="static",
 )  # fmt: skip
