@@ -16,10 +16,12 @@ from im2wingen.cpu.devices import cpu_with
 from im2wingen.cpu_compiler import cpu_compiler_version
 from im2wingen.db import TuningDatabase
 from im2wingen.db.exchange import export_lines, merge_records, parse_export
+from im2wingen.dtypes import to_storage
 from im2wingen.errors import ArrayError, NoDeviceError, NotStoredError, UsageError
 from im2wingen.outcome import Outcome
 from im2wingen.reference import conv_reference
 from im2wingen.tune import TuneResult
+from im2wingen.verify_emulated import emulated_inputs
 
 PROBLEM = ConvProblem.parse("n2c20h9w11k24r3s2st2x1pad1", precision="fp32", layout="nhwc", epilogue="bias_relu")
 # Another process: loads what is stored, runs it on NumPy's arrays and says where it came from.
@@ -178,6 +180,32 @@ def test_doubles(db: str) -> None:
     np.testing.assert_allclose(y, conv_reference(problem, *arrays.values()), rtol=1e-12, atol=1e-12)
     with pytest.raises(ArrayError, match="x has dtype float32; precision fp64 needs float64"):
         conv(**inputs(problem))
+
+
+@pytest.mark.parametrize("precision", ["bf16", "int8"])
+def test_words_go_the_whole_way(precision: str, folder: Path) -> None:
+    problem, db = replace(PROBLEM, precision=precision), str(folder / f"{precision}.sqlite")
+    tuned = tune(problem, backend="cpu", threads=2, max_trials=2, time_budget_s=60, db=db)
+    assert tuned.best is not None
+    assert tuned.best.norm_error is not None
+    assert tuned.best.norm_error < 0.01
+    conv, arrays = load(problem, db=db), emulated_inputs(problem, "integer", 0)
+    record = conv.provenance.record
+    assert record is not None
+    assert record.config_digest == tuned.best.config_digest
+    y = conv(**arrays)
+    assert y.dtype == (np.int32 if precision == "int8" else np.uint16)  # NumPy has no bf16: its bits
+    wanted = to_storage(conv_reference(problem, **arrays), problem.y_dtype)
+    np.testing.assert_array_equal(y, wanted)
+    out = np.zeros_like(y)
+    assert np.array_equal(conv(arrays["x"], conv.pack(arrays["w"]), arrays["bias"], out=out), wanted)
+    if precision == "int8":
+        with pytest.raises(ArrayError, match="bias has dtype int8; precision int8 needs int32"):
+            conv(arrays["x"], arrays["w"], arrays["bias"].astype(np.int8))
+        return
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    tensors = {name: torch.from_numpy(array).view(torch.bfloat16) for name, array in arrays.items()}
+    assert np.array_equal(conv(**tensors).view(torch.uint16).numpy(), wanted)
 
 
 def test_images_in_lanes_come_as_they_lie_in_memory(db: str) -> None:
