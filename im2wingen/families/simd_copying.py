@@ -4,7 +4,10 @@ from dataclasses import replace
 
 from im2wingen.families.simd_config import SimdConfig, SimdGeometry, SimdVectors, parts
 from im2wingen.families.simd_cost import busy_cycles
+from im2wingen.families.simd_rules import streams_large_y
 from im2wingen.families.simd_space import channel_chunks, counts
+
+_ITEMS_PER_CORE = 4
 
 
 def copying_default(of: SimdVectors, vectors: int, tile: tuple[int, int, int]) -> SimdConfig:
@@ -16,7 +19,7 @@ def copying_default(of: SimdVectors, vectors: int, tile: tuple[int, int, int]) -
         product=of.product, vector_of=of.vector_of, vectors_k=vectors, tile_n=tile_n, tile_p=tile_p, tile_q=tile_q,
         block_c=problem.group_c, block_p=tile_p, block_k=1, window="copied", steps="channels", inner_loop="pixels",
         item_order="pixels", unroll=1 if of.product == "amx" else 4, prefetch="hardware", tile_order="linear",
-        store="cached", schedule="dynamic",
+        store="streamed" if streams_large_y(problem, target) else "cached", schedule="dynamic",
     )  # fmt: skip
     fitting = [
         geometry
@@ -29,5 +32,7 @@ def copying_default(of: SimdVectors, vectors: int, tile: tuple[int, int, int]) -
         if geometry.thread_bytes <= target.l2_bytes // 2
     ]
     if fitting:
-        return min(fitting, key=busy_cycles).config
+        most = max(geometry.items for geometry in fitting)
+        enough = min(most, _ITEMS_PER_CORE * target.cores)
+        return min((geometry for geometry in fitting if geometry.items >= enough), key=busy_cycles).config
     return replace(best, tile_n=1, tile_p=1, block_p=1)

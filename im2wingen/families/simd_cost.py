@@ -3,7 +3,7 @@
 import itertools
 
 from im2wingen.families.simd_config import SimdGeometry, SimdVectors, has_planes, parts
-from im2wingen.families.simd_products import TILE_WORDS, has_words, word_bytes, word_channels
+from im2wingen.families.simd_products import has_words, tile_words, word_bytes
 from im2wingen.families.support import ceil_div
 
 _FMA_LATENCY = 4  # cycles
@@ -14,6 +14,8 @@ _ROW_CYCLES = 4  # of a window's row, which the hardware hardly foresees
 _TILE_OVERHEAD = 1.0  # cycles, spread over a tile's steps
 _COPY_BYTES_PER_CYCLE = 12
 _COPY_CYCLES = 8  # of each run of elements
+_GATHERED_WORDS = 5  # from several planes, that take as long as a run's begin
+_FEW_WORDS = 4  # of a pixel, which are gathered likewise
 _ITEM_CYCLES = 300
 _L3_FACTOR = 0.25  # what filters that don't stay in L2 add to the time of their steps
 _STRIDED_FACTOR = 0.08  # what steps that leap through x add
@@ -24,7 +26,7 @@ _WIDENED_FACTOR = 2.0  # int16's products are added by an instruction of their o
 _TILE_FEWEST_ROWS = 10  # of a tile register: fewer are multiplied no faster
 _TILE_ROWS_PER_CYCLE = 2  # that are loaded
 _TILE_L2_BYTES_PER_CYCLE = 32
-_TILE_OUTPUT_CYCLES = 6  # of a vector of sums, from its tile to y
+_TILE_OUTPUT_CYCLES = 3  # of a vector of sums, from its tile to y
 _RUN_CYCLES = 24  # of four neighbours of a plane, each a vector of channels, that are transposed and stored
 _SCATTERED_CYCLES = 64  # of a vector of channels whose elements go to their planes one by one
 
@@ -87,12 +89,13 @@ def _leaps(geometry: SimdGeometry) -> bool:
 
 def _run_words(geometry: SimdGeometry) -> float:
     """That are copied at once."""
-    if geometry.problem.x_layout == "nhwc":
-        return geometry.chunk_words
-    if has_words(geometry.problem):
-        return 1 / word_channels(geometry.problem, geometry.product)
-    loose = geometry.problem.x_layout == "chwn" and geometry.hold_images
-    return geometry.config.tile_n * geometry.lanes if loose else geometry.problem.w * geometry.unit_images
+    problem, words = geometry.problem, geometry.chunk_words
+    if has_words(problem) and (problem.x_layout != "nhwc" or words <= _FEW_WORDS):
+        return 1 / (1 / problem.w + 1 / _GATHERED_WORDS)
+    if problem.x_layout == "nhwc":
+        return words
+    loose = problem.x_layout == "chwn" and geometry.hold_images
+    return geometry.config.tile_n * geometry.lanes if loose else problem.w * geometry.unit_images
 
 
 def _tile_cycles(of: SimdVectors, pixels: int, vectors: int) -> float:
@@ -108,8 +111,7 @@ def _tile_cycles(of: SimdVectors, pixels: int, vectors: int) -> float:
 
 def _registers_cycles(of: SimdVectors, rows: int, q: int, vectors: int) -> float:
     """Of AMX, for one word of a tile's step."""
-    words = of.steps // (of.problem.r * of.problem.s)
-    words = min(words, ceil_div(words, ceil_div(words, TILE_WORDS)))
+    words = tile_words(of.problem, of.product)
     return max(
         rows * vectors * max(q, _TILE_FEWEST_ROWS), (rows * q + vectors * words) / _TILE_ROWS_PER_CYCLE,
         vectors * words * of.vector_bytes / _TILE_L2_BYTES_PER_CYCLE,

@@ -14,7 +14,7 @@ from im2wingen.families.simd_config import (
 from im2wingen.families.simd_copying import copying_default
 from im2wingen.families.simd_cost import step_cycles
 from im2wingen.families.simd_products import Product, lies_in_words, products_of
-from im2wingen.families.simd_rules import streams
+from im2wingen.families.simd_rules import streams_large_y
 from im2wingen.families.simd_space import channel_chunks, counts, pixel_tiles, vector_counts
 from im2wingen.problem import ConvProblem
 
@@ -22,7 +22,6 @@ _FAR_CHANNELS = 8  # NCHW: of so many all taps of one are read before the next
 _MOST_COPIED_C = 32
 _ITEMS_PER_CORE = 8
 _PAGE_BYTES = 4096  # addresses that far apart share the sets of a cache
-_STREAMED_BYTES = 8 << 20  # of y: what no cache keeps for the next layer
 
 
 def default(problem: ConvProblem, target: CpuTarget) -> SimdConfig:
@@ -65,9 +64,8 @@ def _default(of: SimdVectors, vectors: int, tile: tuple[int, int, int], *, plain
     window_bytes = element_bytes * tile_n * tile_rows * problem.w if copied else 0
     block_c = problem.group_c if plain else _block_c(of, tap_bytes, window_bytes)
     filter_tiles = parts(of.group_vectors, vectors)
-    large_y = element_bytes * problem.gemm_m * problem.k > _STREAMED_BYTES
-    streamed = large_y and not of.hold_images and streams(problem, target)
-    planes_collide = has_planes(problem) and element_bytes * problem.p * problem.q % _PAGE_BYTES == 0
+    streamed = not of.hold_images and streams_large_y(problem, target)
+    planes_collide = has_planes(problem) and problem.y_element_bytes * problem.p * problem.q % _PAGE_BYTES == 0
     packed_bytes = element_bytes * problem.k * problem.gemm_k
     streamed_filter: Prefetch = "far" if packed_bytes > target.l2_bytes else "near"  # from L3, or from L2
     prefetch: Prefetch = streamed_filter if block_c * tap_bytes > target.l1_bytes // 2 else "hardware"
@@ -86,13 +84,14 @@ def _default(of: SimdVectors, vectors: int, tile: tuple[int, int, int], *, plain
     ]  # fmt: skip
 
     def rank(config: SimdConfig) -> tuple[bool, bool, int]:
-        """Fits the caches, has enough items, then the largest."""
+        """Fits the caches, has enough items, then the largest; else the most."""
         geometry = SimdGeometry.of(problem, target, config)
         rows = config.block_p * problem.stride_h + problem.window_h
         x_bytes = element_bytes * tile_n * of.unit_images * rows * problem.w * problem.group_c
         kept = geometry.partial_bytes + geometry.copied_bytes > target.l2_bytes // 4
         large = kept or (not copied and x_bytes > target.l2_bytes // 2)
-        return large, geometry.items < _ITEMS_PER_CORE * target.cores, geometry.items
+        few = geometry.items < _ITEMS_PER_CORE * target.cores
+        return large, few, -geometry.items if few else geometry.items
 
     return min(candidates, key=rank)
 

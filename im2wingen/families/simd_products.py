@@ -50,6 +50,14 @@ def words_of(problem: ConvProblem, product: Product, channels: int) -> int:
     return tiles * ceil_div(words, tiles)
 
 
+def tile_words(problem: ConvProblem, product: Product) -> int:
+    """Words of a tile register, where a chunk is all channels: templates/parts/simd_amx.h's TILE_WORDS."""
+    words = words_of(problem, product, problem.group_c)
+    rows = problem.s * words if problem.dilation_w == 1 and problem.groups == 1 else words
+    tap, row = (max(d for d in range(1, TILE_WORDS + 1) if run % d == 0) for run in (words, rows))
+    return row if row > 3 * tap // 2 else tap
+
+
 def lies_in_words(problem: ConvProblem, product: Product) -> bool:
     """Whether an x consists of such words as it is, so that its windows can be read in place."""
     if not has_words(problem):

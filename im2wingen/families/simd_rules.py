@@ -30,6 +30,7 @@ _MAX_OFFSET = 2**31 - 1  # of what is counted in int
 _STREAMED_BYTES = 16  # the smallest vector that can pass by the caches
 _MAX_INT8_TERMS = 2**17 - 1
 _MAX_COPIED = 2**28  # bytes of a thread's window
+_LARGE_BYTES = 8 << 20
 _MAX_PADDED = 2**30  # of what a stride is added to
 
 
@@ -73,6 +74,11 @@ def streams(problem: ConvProblem, target: CpuTarget) -> bool:
     whole = problem.k % vectors.lanes == 0 and problem.k // problem.groups % vectors.lanes == 0
     large = vectors.lanes * problem.y_element_bytes >= _STREAMED_BYTES
     return problem.y_layout == "nhwc" and whole and large
+
+
+def streams_large_y(problem: ConvProblem, target: CpuTarget) -> bool:
+    """Likewise, of a y that no cache keeps for the next layer."""
+    return problem.y_element_bytes * problem.gemm_m * problem.k > _LARGE_BYTES and streams(problem, target)
 
 
 def _stores(geometry: SimdGeometry) -> bool:

@@ -15,7 +15,7 @@ constexpr int largest_divisor(int number, int most) {
   while (number % most != 0) --most;
   return most;
 }
-constexpr bool kLongerRuns = kOneRun && largest_divisor(S * BLOCK_C, 16) > largest_divisor(BLOCK_C, 16);
+constexpr bool kLongerRuns = kOneRun && largest_divisor(S * BLOCK_C, 16) > 3 * largest_divisor(BLOCK_C, 16) / 2;
 constexpr int RUN_WORDS = kLongerRuns ? S * BLOCK_C : BLOCK_C;  // that follow each other in x and in the packed filter
 constexpr int TILE_WORDS = largest_divisor(RUN_WORDS, 16);
 constexpr int PIXEL_ROWS = kCutN.largest() * kCutP.largest(), VECTORS = kVectorCut.largest();
@@ -93,6 +93,11 @@ template <class T>
 IM2WINGEN_INLINE void multiply_step(const Word* x, const Word* w) {
   constexpr int kRows = T::n * T::p, kStreams = kTileRegisters - STREAMED_AT;
   constexpr int kOuter = kRowsKept ? T::vectors : kRows, kInner = kRowsKept ? kRows : T::vectors;
+  if constexpr (PREFETCH > 0) {
+    IM2WINGEN_UNROLL
+    for (int at = 0; at < T::vectors * TILE_WORDS; ++at)
+      __builtin_prefetch(w + (PREFETCH * T::vectors + at) * int64_t(LANES));
+  }
   const auto load_row = [&](auto tile, auto row) {
     tileloadd<tile>(x + T::source(row * T::q), SOURCE_Q * sizeof(Word));
   };

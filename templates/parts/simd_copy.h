@@ -1,17 +1,38 @@
 // Windows that an item copies into its thread's memory.
 
+// The word of one pixel that begins with channel c; `channel` is the step to the next one in x.
+using Bits = std::conditional_t<sizeof(Part) == 1, uint8_t, uint16_t>;  // of a part of several
+template <int64_t channel>
+IM2WINGEN_INLINE Word word_of(const Element* from, int c, int channels) {
+  const auto part = [&](int i) { return part_of<true>(c + i < channels ? from[(c + i) * channel] : Element(0)); };
+  if constexpr (WORD_C == 1) return Word(part(0));
+  uint32_t word = 0;
+  IM2WINGEN_UNROLL
+  for (int i = 0; i < WORD_C; ++i) word |= uint32_t(Bits(part(i))) << (8 * sizeof(Part) * i);
+  return Word(word);
+}
 // Words of a row of pixels: BLOCK_C of them for each, channels that aren't there zero. Steps in elements of x.
 template <int64_t column, int64_t channel>
 IM2WINGEN_INLINE void copy_words(const Element* from, int channels, Word* to) {
   constexpr int kPixel = BLOCK_C * WORD_C;
+  if constexpr (CHUNKS == 1) channels = GROUP_C;  // which the compiler knows
   Part* const parts = reinterpret_cast<Part*>(to);
   if constexpr (channel == 1 && column == kPixel) {
     for (int64_t i = 0; i < int64_t(W) * kPixel; ++i) parts[i] = part_of<true>(from[i]);
-  } else {
+  } else if constexpr (channel == 1 && BLOCK_C > 4) {
     for (int w = 0; w < W; ++w) {
       Part* const pixel = parts + int64_t(w) * kPixel;
-      for (int c = 0; c < channels; ++c) pixel[c] = part_of<true>(from[w * column + c * channel]);
+      for (int c = 0; c < channels; ++c) pixel[c] = part_of<true>(from[w * column + c]);
       for (int c = channels; c < kPixel; ++c) pixel[c] = part_of<true>(0);
+    }
+  } else {
+    for (int i = 0; i < BLOCK_C; ++i) {
+      if ((i + 1) * WORD_C <= channels)
+        for (int w = 0; w < W; ++w)
+          to[int64_t(w) * BLOCK_C + i] = word_of<channel>(from + w * column, i * WORD_C, (i + 1) * WORD_C);
+      else
+        for (int w = 0; w < W; ++w)
+          to[int64_t(w) * BLOCK_C + i] = word_of<channel>(from + w * column, i * WORD_C, channels);
     }
   }
 }
