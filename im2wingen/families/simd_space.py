@@ -33,6 +33,7 @@ from im2wingen.families.simd_rules import streams
 from im2wingen.families.support import ceil_div
 from im2wingen.problem import ConvProblem
 
+_MOST_TIMES_SLOWER = 3
 _TILES = 10  # offered for one number of vectors
 
 
@@ -79,6 +80,27 @@ def vector_counts(of: SimdVectors) -> list[int]:
     return sizes(of.group_vectors, most)
 
 
+@lru_cache(maxsize=256)
+def worthwhile_products(problem: ConvProblem, target: CpuTarget) -> tuple[Product, ...]:
+    """Those that the cost model doesn't find several times slower than the best."""
+
+    def cycles(product: Product) -> float:
+        kinds = [
+            SimdVectors(problem=problem, target=target, product=product, vector_of=kind) for kind in vectors_of(problem)
+        ]
+        return min(
+            of.steps * step_cycles(of, vectors, pixel_tiles(of, vectors)[0])
+            for of in kinds
+            for vectors in vector_counts(of)
+        )
+
+    able = products_of(problem, target)
+    if len(able) == 1:
+        return able
+    found = {product: cycles(product) for product in able}
+    return tuple(product for product in able if found[product] <= _MOST_TIMES_SLOWER * min(found.values()))
+
+
 def channel_chunks(problem: ConvProblem, product: Product) -> list[int]:
     """Channels of a chunk: all, or whole parts of them, in whole words."""
     c, word = problem.group_c, word_channels(problem, product)
@@ -107,7 +129,7 @@ def stores(problem: ConvProblem, target: CpuTarget, inner_loop: InnerLoop) -> tu
 
 def suggest(problem: ConvProblem, target: CpuTarget, choose: Choose) -> SimdConfig:
     """A config from the search space; most of its picks are legal together."""
-    product: Product = choose("product", products_of(problem, target))
+    product: Product = choose("product", worthwhile_products(problem, target))
     vector_of: VectorOf = choose("vector_of", vectors_of(problem))
     of = SimdVectors(problem=problem, target=target, product=product, vector_of=vector_of)
     kind, tiled = f"{vector_of}.{product}", product == "amx"
