@@ -57,7 +57,8 @@ def busy_cycles(geometry: SimdGeometry) -> float:
     steps = problem.groups * geometry.steps * step_cycles(geometry, config.vectors_k, tile)
     taps = problem.r * problem.s
     filters = geometry.chunk_words * taps * config.vectors_k * geometry.filter_lanes * word_bytes(problem)
-    if filters * (config.block_k if config.inner_loop == "filters" else 1) > target.l2_bytes // 2:
+    from_l3 = filters * (config.block_k if config.inner_loop == "filters" else 1) > target.l2_bytes // 2
+    if from_l3 and geometry.product != "amx":  # whose filters are fetched ahead
         steps *= 1 + _L3_FACTOR
     if _leaps(geometry):
         steps *= 1 + _STRIDED_FACTOR

@@ -1,6 +1,7 @@
 """simd: the config that a user gets before any tuning."""
 
 from im2wingen.cpu_target import CpuTarget
+from im2wingen.families.simd_blocks import blocks_default
 from im2wingen.families.simd_config import (
     Prefetch,
     SimdConfig,
@@ -11,9 +12,8 @@ from im2wingen.families.simd_config import (
     parts,
     vectors_of,
 )
-from im2wingen.families.simd_copying import copying_default
 from im2wingen.families.simd_cost import step_cycles
-from im2wingen.families.simd_products import Product, lies_in_words, products_of
+from im2wingen.families.simd_products import Product, has_words, products_of
 from im2wingen.families.simd_rules import streams_large_y
 from im2wingen.families.simd_space import channel_chunks, counts, pixel_tiles, vector_counts
 from im2wingen.problem import ConvProblem
@@ -44,8 +44,8 @@ def default_by(problem: ConvProblem, target: CpuTarget, products: tuple[Product,
     ]
     _, i, vectors, tile = min(tiles)
     of = kinds[i]
-    if not lies_in_words(problem, of.product):
-        return copying_default(of, vectors, tile)
+    if has_words(problem):
+        return blocks_default(of, vectors, tile)
     best = _default(of, vectors, tile, plain=False)
     geometry = SimdGeometry.of(problem, target, best)
     return best if geometry.thread_bytes <= target.l2_bytes else _default(of, vectors, tile, plain=True)

@@ -113,7 +113,8 @@ def _registers_fit(geometry: SimdGeometry) -> bool:
     return pixels * vectors + kept <= geometry.target.num_vector_registers
 
 
-def _window_holds(geometry: SimdGeometry) -> bool:
+def legal_window(geometry: SimdGeometry) -> bool:
+    """Whether the config's window holds the product's words."""
     problem, config = geometry.problem, geometry.config
     if not has_words(problem) or config.window == "copied":
         return True
@@ -134,7 +135,7 @@ RULES: tuple[Rule, ...] = (
     Rule(sentence="product must be one that the CPU has for the precision",
          holds=lambda problem, target, config: config.product in products_of(problem, target)),
     _rule("windows of bf16 and int8 must be copied unless x is NHWC, unpadded, and a group consists of the product's "
-          "words", _window_holds),
+          "words", legal_window),
     _rule("AMX must step over channels", lambda g: g.product != "amx" or g.config.steps == "channels"),
     _rule("windows must not be explicit where vectors hold pixels",
           lambda g: g.vector_of != "pixels" or g.config.window != "explicit"),
