@@ -126,7 +126,7 @@ def _window_cycles(of: SimdVectors, n: int, p: int, q: int) -> float:
     columns = q * of.lanes if of.vector_of == "pixels" else q
     fresh = columns * problem.stride_w
     whole = (columns - 1) * problem.stride_w + problem.window_w
-    if of.hold_images or problem.x_layout == "nhwc":
+    if of.hold_images or problem.x_layout == "nhwc" or has_words(problem):
         column_bytes = problem.group_c * problem.element_bytes * of.unit_images
         fresh_bytes, whole_bytes = (rows * count * column_bytes for count in (min(fresh, whole), whole))
     else:  # rows of planes begin anywhere in a line
