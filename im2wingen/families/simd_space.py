@@ -148,7 +148,7 @@ def suggest(problem: ConvProblem, target: CpuTarget, choose: Choose) -> SimdConf
         "inner_loop": inner_loop,
         "item_order": choose("item_order", ("pixels", "filters")),
         "unroll": choose(f"unroll.{product}", (1,) if tiled else (1, 2, 4, 8, 16)),
-        "prefetch": choose(f"prefetch.{product}", ("hardware",) if tiled else get_args(Prefetch)),
+        "prefetch": choose("prefetch", get_args(Prefetch)),
         "tile_order": choose("tile_order", ("linear", "zigzag")),
         "store": choose(f"store.{inner_loop}", stores(problem, target, inner_loop)),
         "schedule": choose("schedule", ("static", "dynamic")),

@@ -1,5 +1,15 @@
 // Windows that an item copies into its thread's memory.
 
+// Numbers of a window that are zero, or 128 too large.
+IM2WINGEN_INLINE void fill_zeros(void* parts, int64_t count) {
+  std::memset(parts, kBiased ? 0x80 : 0, count * sizeof(Part));
+}
+IM2WINGEN_INLINE void copy_parts(const Element* from, int64_t count, Part* to) {
+  if constexpr (std::is_same_v<Part, Element> && !kBiased)
+    std::memcpy(to, from, count * sizeof(Part));
+  else
+    for (int64_t i = 0; i < count; ++i) to[i] = part_of<true>(from[i]);
+}
 // The word of one pixel that begins with channel c; `channel` is the step to the next one in x.
 using Bits = std::conditional_t<sizeof(Part) == 1, uint8_t, uint16_t>;  // of a part of several
 template <int64_t channel>
@@ -17,13 +27,13 @@ IM2WINGEN_INLINE void copy_words(const Element* from, int channels, Word* to) {
   constexpr int kPixel = BLOCK_C * WORD_C;
   if constexpr (CHUNKS == 1) channels = GROUP_C;  // which the compiler knows
   Part* const parts = reinterpret_cast<Part*>(to);
-  if constexpr (channel == 1 && column == kPixel) {
-    for (int64_t i = 0; i < int64_t(W) * kPixel; ++i) parts[i] = part_of<true>(from[i]);
+  if constexpr (channel == 1 && column == kPixel && GROUPS == 1 && CHUNKS == 1) {
+    copy_parts(from, int64_t(W) * kPixel, parts);
   } else if constexpr (channel == 1 && BLOCK_C > 4) {
     for (int w = 0; w < W; ++w) {
       Part* const pixel = parts + int64_t(w) * kPixel;
-      for (int c = 0; c < channels; ++c) pixel[c] = part_of<true>(from[w * column + c]);
-      for (int c = channels; c < kPixel; ++c) pixel[c] = part_of<true>(0);
+      copy_parts(from + w * column, channels, pixel);
+      fill_zeros(pixel + channels, kPixel - channels);
     }
   } else {
     for (int i = 0; i < BLOCK_C; ++i) {
@@ -36,20 +46,18 @@ IM2WINGEN_INLINE void copy_words(const Element* from, int channels, Word* to) {
     }
   }
 }
-IM2WINGEN_INLINE void copy_pads(Word* to, int pixels) {
-  for (int64_t i = 0; i < int64_t(pixels) * BLOCK_C * WORD_C; ++i) reinterpret_cast<Part*>(to)[i] = part_of<true>(0);
-}
 // Rows [h_begin, h_end) of an image and of its pads.
 IM2WINGEN_INLINE void copy_padded(const Element* from, int c, int channels, int h_begin, int h_end, Word* to) {
   constexpr int64_t kColumn = kInputChannelsLast ? C : 1, kChannel = kInputChannelsLast ? 1 : int64_t(H) * W;
+  constexpr int64_t kPixel = X_COLUMN * WORD_C;  // parts
   for (int h = h_begin; h < h_end; ++h, to += X_ROW) {
     if (h < 0 || h >= H) {
-      copy_pads(to, PADDED_W);
+      fill_zeros(to, PADDED_W * kPixel);
       continue;
     }
-    copy_pads(to, PAD_LEFT);
+    fill_zeros(to, PAD_LEFT * kPixel);
     copy_words<kColumn, kChannel>(from + h * W * kColumn + c * kChannel, channels, to + PAD_LEFT * X_COLUMN);
-    copy_pads(to + (PAD_LEFT + W) * X_COLUMN, PADDED_W - W - PAD_LEFT);
+    fill_zeros(to + (PAD_LEFT + W) * X_COLUMN, (PADDED_W - W - PAD_LEFT) * kPixel);
   }
 }
 

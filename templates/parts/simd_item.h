@@ -109,9 +109,11 @@ IM2WINGEN_INLINE void store_staged(const Item& item, int k, int row, const Outpu
   const int planes = left < kVectorCut.size(k) * FILTER_LANES ? left : kVectorCut.size(k) * FILTER_LANES;
   for (int image = 0; image < kCutN.size(item.image_tile); ++image) {
     const int64_t plane = (kCutN.begin(item.image_tile) + image) * int64_t(K) + item.group * GROUP_K + first;
-    for (int i = 0; i < planes; ++i)
-      store_run(y + (plane + i) * P * Q + int64_t(kCutP.begin(row)) * Q,
-                outputs + image * OUTPUT_IMAGE + i * OUTPUT_CHANNEL, kCutP.size(row) * Q);
+    for (int i = 0; i < planes; ++i) {
+      const Output* from = outputs + image * OUTPUT_IMAGE + i * OUTPUT_CHANNEL;
+      asm("" : "+r"(from));  // GCC 12 crashes where it makes vectors of several planes' few elements
+      store_run(y + (plane + i) * P * Q + int64_t(kCutP.begin(row)) * Q, from, kCutP.size(row) * Q);
+    }
   }
 }
 

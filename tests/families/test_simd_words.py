@@ -81,6 +81,18 @@ def test_windows_of_whole_words_are_read_in_place(product: Product) -> None:
     np.testing.assert_array_equal(arrays["y"], reference(problem, arrays))
 
 
+@pytest.mark.parametrize(
+    ("shape", "precision"),
+    [
+        ("n2c4h5w6k6r2s2g2", "int8"),  # C is one word, a group half of one
+        ("n1c10h6w8k10r3s3pad1g10", "bf16"),  # depthwise
+    ],
+)
+def test_groups_smaller_than_words(shape: str, precision: str) -> None:
+    problem, target = problem_of(shape, precision=precision), replace(cpu_preset(ARCHS[0]), features=FEATURES)
+    assert_exact(problem, target, SIMD.default(problem, target))
+
+
 @pytest.mark.parametrize("product", ["amx", "fma"])
 def test_padding_is_skipped_not_multiplied(product: Product) -> None:
     target = target_with("x86-64-avx512", "amx_bf16") if product == "amx" else cpu_preset(ARCHS[-1])
