@@ -1,5 +1,6 @@
 """CpuTarget: the CPU that a kernel is generated for; presets for CPUs that are not here."""
 
+import ctypes
 import os
 import platform
 import re
@@ -12,10 +13,14 @@ from im2wingen.errors import UsageError
 _CPUINFO = Path("/proc/cpuinfo")
 _CPUS = Path("/sys/devices/system/cpu")
 _QUOTA = Path("/sys/fs/cgroup/cpu.max")  # of the container, in microseconds of so many
+_ARCH_PRCTL, _REQUEST_PERMISSION, _TILE_DATA = 158, 0x1023, 18
 _KIB = 1024
 _MIB = 1024 * 1024
 _AVX512 = frozenset({"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"})
 _AVX2 = frozenset({"avx2", "bmi2", "f16c", "fma", "movbe"})
+_FEATURES = {  # beyond what every CPU of the arch has
+    "x86-64-avx512": ("amx_bf16", "amx_int8", "avx512_bf16", "avx512_vnni"), "x86-64-avx2": ("avx_vnni",)
+}  # fmt: skip
 _VECTORS = {"x86-64-avx512": (64, 32), "x86-64-avx2": (32, 16), "aarch64-neon": (16, 32), "generic": (16, 16)}
 
 
@@ -33,6 +38,7 @@ class CpuTarget:
     num_vector_registers: int
     fma_per_cycle: int  # vector instructions of one core
     clock_mhz: int
+    features: tuple[str, ...] = ()  # that multiply bf16 and int8, by their names in /proc/cpuinfo
     predicted: bool = False  # a preset: nothing on it was measured
 
     @property
@@ -51,13 +57,14 @@ class CpuTarget:
 
 
 def _preset(
-    arch: str, name: str, cores: int, l1_kib: int, l2_kib: int, l3_mib: int, fma_per_cycle: int, mhz: int
-) -> CpuTarget:
+    arch: str, name: str, cores: int, l1_kib: int, l2_kib: int, l3_mib: int, fma_per_cycle: int, mhz: int,
+    features: tuple[str, ...] = (),
+) -> CpuTarget:  # fmt: skip
     vector_bytes, registers = _VECTORS[arch]
     return CpuTarget(
         name=name, arch=arch, cores=cores, l1_bytes=l1_kib * _KIB, l2_bytes=l2_kib * _KIB, l3_bytes=l3_mib * _MIB,
         vector_bytes=vector_bytes, num_vector_registers=registers, fma_per_cycle=fma_per_cycle, clock_mhz=mhz,
-        predicted=True,
+        features=features, predicted=True,
     )  # fmt: skip
 
 
@@ -65,7 +72,7 @@ def _preset(
 CPU_PRESETS: dict[str, CpuTarget] = {
     target.arch: target
     for target in (
-        _preset("x86-64-avx512", "Intel Xeon Platinum 8480+", 56, 48, 2048, 105, 2, 2600),
+        _preset("x86-64-avx512", "Intel Xeon Platinum 8480+", 56, 48, 2048, 105, 2, 2600, _FEATURES["x86-64-avx512"]),
         _preset("x86-64-avx2", "AMD EPYC 7763", 64, 32, 512, 256, 2, 2450),
         _preset("aarch64-neon", "AWS Graviton3", 64, 64, 1024, 32, 4, 2600),
         _preset("generic", "generic", 1, 32, 256, 0, 1, 1000),
@@ -95,7 +102,7 @@ def cpu_target() -> CpuTarget:
         l1_bytes=caches.get(1, like.l1_bytes), l2_bytes=caches.get(2, like.l2_bytes),
         l3_bytes=caches.get(3, 0 if caches else like.l3_bytes),
         vector_bytes=vector_bytes, num_vector_registers=registers, fma_per_cycle=like.fma_per_cycle,
-        clock_mhz=int(mhz[0]) if mhz else like.clock_mhz,
+        clock_mhz=int(mhz[0]) if mhz else like.clock_mhz, features=_features(arch, _field(text, "flags")),
     )  # fmt: skip
 
 
@@ -104,6 +111,20 @@ def _arch(machine: str, flags: str) -> str:
     if machine in ("x86_64", "AMD64"):
         return "x86-64-avx512" if has >= _AVX512 | _AVX2 else "x86-64-avx2" if has >= _AVX2 else "generic"
     return "aarch64-neon" if machine in ("aarch64", "arm64") else "generic"
+
+
+def _features(arch: str, flags: str) -> tuple[str, ...]:
+    """Those that the CPU has, AMX only where the kernel lets this process use it."""
+    has = set(flags.split())
+    if "amx_tile" in has and not _tiles_permitted():
+        has -= {"amx_bf16", "amx_int8"}
+    return tuple(name for name in _FEATURES.get(arch, ()) if name in has)
+
+
+def _tiles_permitted() -> bool:
+    """Ask Linux for AMX's registers, which a process has to do once (Documentation/arch/x86/xstate.rst)."""
+    syscall = ctypes.CDLL(None).syscall
+    return bool(syscall(_ARCH_PRCTL, _REQUEST_PERMISSION, _TILE_DATA) == 0)
 
 
 def _cores() -> int:

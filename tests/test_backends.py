@@ -30,7 +30,7 @@ def test_the_refusal_is_a_sentence() -> None:
     assert cpu_refusal([FP32]) is None
     refusal = cpu_refusal([FP32, FP16])
     assert refusal is not None
-    assert "simd computes fp32 and fp64; the problem is fp16" in refusal
+    assert "simd computes fp32, fp64, bf16, int8; the problem is fp16" in refusal
     with pytest.raises(UsageError, match="family is 'none'"):
         cpu_refusal([FP32], ["none"])
 

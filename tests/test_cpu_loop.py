@@ -16,10 +16,12 @@ from im2wingen.cpu.devices import cpu_with
 from im2wingen.cpu_compiler import cpu_compiler_version
 from im2wingen.db import TuningDatabase
 from im2wingen.db.exchange import export_lines, merge_records, parse_export
+from im2wingen.dtypes import to_storage
 from im2wingen.errors import ArrayError, NoDeviceError, NotStoredError, UsageError
 from im2wingen.outcome import Outcome
 from im2wingen.reference import conv_reference
 from im2wingen.tune import TuneResult
+from im2wingen.verify_emulated import emulated_inputs
 
 PROBLEM = ConvProblem.parse("n2c20h9w11k24r3s2st2x1pad1", precision="fp32", layout="nhwc", epilogue="bias_relu")
 # Another process: loads what is stored, runs it on NumPy's arrays and says where it came from.
@@ -180,6 +182,28 @@ def test_doubles(db: str) -> None:
         conv(**inputs(problem))
 
 
+@pytest.mark.parametrize("precision", ["bf16", "int8"])
+def test_words_go_the_whole_way(precision: str, folder: Path) -> None:
+    problem, db = replace(PROBLEM, precision=precision), str(folder / f"{precision}.sqlite")
+    tuned = tune(problem, backend="cpu", threads=2, max_trials=1, time_budget_s=60, db=db)
+    assert tuned.best is not None
+    assert tuned.best.norm_error is not None
+    assert tuned.best.norm_error < 0.01
+    conv, arrays = load(problem, db=db), emulated_inputs(problem, "integer", 0)
+    record = conv.provenance.record
+    assert record is not None
+    assert record.config_digest == tuned.best.config_digest
+    y = conv(**arrays)
+    assert y.dtype == (np.int32 if precision == "int8" else np.uint16)  # NumPy has no bf16: its bits
+    wanted = to_storage(conv_reference(problem, **arrays), problem.y_dtype)
+    np.testing.assert_array_equal(y, wanted)
+    out = np.zeros_like(y)
+    assert np.array_equal(conv(arrays["x"], conv.pack(arrays["w"]), arrays["bias"], out=out), wanted)
+    if precision == "int8":
+        with pytest.raises(ArrayError, match="bias has dtype int8; precision int8 needs int32"):
+            conv(arrays["x"], arrays["w"], arrays["bias"].astype(np.int8))
+
+
 def test_images_in_lanes_come_as_they_lie_in_memory(db: str) -> None:
     problem = ConvProblem.parse(PROBLEM.shape, precision="fp32", layout="chwn8")
     conv, arrays = load(problem, db=db), inputs(problem)
@@ -250,3 +274,7 @@ def test_torch_tensors(db: str) -> None:
     assert torch.equal(conv(x, conv.pack(w), bias), y)
     with pytest.raises(ArrayError, match="x requires a gradient"):
         conv(x.clone().requires_grad_(), w, bias)
+    words = {name: tensor.to(torch.bfloat16) for name, tensor in (("x", x), ("w", w), ("bias", bias))}
+    rounded = load(replace(PROBLEM, precision="bf16"), db=db)(**words)
+    assert rounded.dtype == torch.bfloat16
+    np.testing.assert_allclose(rounded.float().numpy(), y.numpy(), rtol=0.05, atol=0.05)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from im2wingen import cpu_target as module
-from im2wingen.cpu_target import CPU_PRESETS, _arch, _cores, _field, cpu_preset, cpu_target
+from im2wingen.cpu_target import CPU_PRESETS, _arch, _cores, _features, _field, cpu_preset, cpu_target
 from im2wingen.errors import UsageError
 
 
@@ -33,6 +33,24 @@ def test_this_machine_is_described() -> None:
 )
 def test_the_arch_follows_from_the_features(machine: str, flags: str, arch: str) -> None:
     assert _arch(machine, flags) == arch
+
+
+@pytest.mark.parametrize(
+    ("arch", "flags", "features"),
+    [
+        ("x86-64-avx512", "avx512_vnni avx512_bf16 avx_vnni", ("avx512_bf16", "avx512_vnni")),
+        ("x86-64-avx512", "amx_tile amx_int8 amx_bf16", ("amx_bf16", "amx_int8")),
+        ("x86-64-avx2", "avx_vnni avx512_vnni amx_tile amx_int8", ("avx_vnni",)),
+        ("generic", "avx_vnni", ()),
+    ],
+)
+@pytest.mark.parametrize("permitted", [True, False])
+def test_features_count_that_the_arch_and_linux_let_kernels_use(
+    arch: str, flags: str, features: tuple[str, ...], permitted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_tiles_permitted", lambda: permitted)
+    wanted = tuple(name for name in features if permitted or not name.startswith("amx"))
+    assert _features(arch, flags) == wanted
 
 
 @pytest.mark.parametrize(

@@ -151,7 +151,8 @@ def _toolchain() -> list[Finding]:
         target = cpu_target()
         compiled = compile_shared_object(_CPU_PROBE, target.arch)
         LoadedCpuPlan(_CPU_PLAN, (compiled,), 1).launch({})
-        vectors = f"{target.vector_bytes}-byte vectors, {target.cores} cores"
+        features = "".join(f", {name}" for name in target.features)
+        vectors = f"{target.vector_bytes}-byte vectors{features}, {target.cores} cores"
         return f"{target.name} ({target.arch}, {vectors}); a kernel in {compiled.compile_s:.2f} s"
 
     return [

@@ -31,7 +31,8 @@ ShapesArgument = Annotated[list[str] | None, typer.Argument(metavar="SHAPE", hel
 ShapeOption = Annotated[str | None, typer.Option("--shape", help="The shape, in place of the argument.")]
 ShapesOption = Annotated[list[str] | None, typer.Option("--shape", help="A shape, in place of an argument.")]
 PrecisionOption = Annotated[
-    str, typer.Option(help="fp32, tf32, fp16, bf16 or fp64; on Hopper int8, e4m3, e5m2; on the CPU fp32 or fp64.")
+    str,
+    typer.Option(help="fp32, tf32, fp16, bf16 or fp64; on Hopper int8, e4m3, e5m2; on the CPU fp32, fp64, bf16, int8."),
 ]
 LayoutOption = Annotated[
     str, typer.Option(help="nhwc, nchw, on the CPU chwn, chwn8, or x-y where they differ: nchw-nhwc, nhwc-nchw.")
@@ -39,7 +40,8 @@ LayoutOption = Annotated[
 AnyPrecisionOption = Annotated[
     str | None,
     typer.Option(
-        help="fp32, tf32, fp16, bf16, fp64; on Hopper int8, e4m3, e5m2; on the CPU fp32, fp64 [fp16; fp32 on the CPU].",
+        help="fp32, tf32, fp16, bf16, fp64; on Hopper int8, e4m3, e5m2; on the CPU fp32, fp64, bf16, int8 "
+        "[fp16; fp32 on the CPU].",
         show_default=False,
     ),
 ]

@@ -1,4 +1,4 @@
-"""Family `simd`: fp32 and fp64 on the CPU's vectors, windows read in place, filter packed."""
+"""Family `simd`: fp32, fp64, bf16 and int8 on the CPU's vectors and tiles, windows read in place, filter packed."""
 
 from im2wingen.cpu_target import CPU_PRESETS, CpuTarget
 from im2wingen.families.base import Family, Launch, Plan, TemplateValue
@@ -10,13 +10,14 @@ from im2wingen.families.simd_space import suggest
 from im2wingen.families.support import problem_values
 from im2wingen.problem import ConvProblem
 
+_ELEMENT = {"bf16": "uint16_t"}  # whose bits it is
 _ISA = {"x86-64-avx512": "AVX512", "x86-64-avx2": "AVX2", "aarch64-neon": "NEON", "generic": "GENERIC"}
 
 
 def plan(problem: ConvProblem, target: CpuTarget, config: SimdConfig) -> Plan:
     """Pack the filter, write the window tensor if it is explicit, convolve."""
     geometry = SimdGeometry.of(problem, target, config)
-    shared = problem_values(problem) | _filter_values(geometry)
+    shared = _problem_values(problem) | _filter_values(geometry)
     pack = _launch(
         "simd_pack",
         shared,
@@ -31,7 +32,7 @@ def plan(problem: ConvProblem, target: CpuTarget, config: SimdConfig) -> Plan:
     )  # fmt: skip
     if not explicit:
         return Plan(launches=(pack, convolution), workspace=workspace)
-    values = problem_values(problem) | {"IMAGES": images_together(problem)}
+    values = _problem_values(problem) | {"IMAGES": images_together(problem)}
     window = _launch("simd_window", values, ("x", "window"), l2_bytes=2 * problem.im2win_bytes)
     return Plan(launches=(pack, window, convolution), workspace=workspace | {"window": problem.im2win_bytes})
 
@@ -46,12 +47,19 @@ def _launch(
     )  # fmt: skip
 
 
+def _problem_values(problem: ConvProblem) -> dict[str, TemplateValue]:
+    types = {"ELEMENT": problem.precision, "OUTPUT": problem.y_dtype}
+    own = {name: _ELEMENT[element] for name, element in types.items() if element in _ELEMENT}
+    return problem_values(problem) | own
+
+
 def _filter_values(geometry: SimdGeometry) -> dict[str, TemplateValue]:
     config = geometry.config
     return {
         "ISA": _ISA[geometry.target.arch], "LANES": geometry.lanes, "IMAGES": images_together(geometry.problem),
-        "PIXELS_IN_LANES": config.vector_of == "pixels", "VECTORS_K": config.vectors_k, "BLOCK_C": config.block_c,
-        "TAPS_INNER": config.steps == "taps",
+        "PIXELS_IN_LANES": config.vector_of == "pixels", "VECTORS_K": config.vectors_k, "BLOCK_C": geometry.chunk_words,
+        "TAPS_INNER": config.steps == "taps", "PRODUCT": config.product.upper(),
+        "ROUNDS_BY_ITSELF": "avx512_bf16" in geometry.target.features,
     }  # fmt: skip
 
 

@@ -6,6 +6,7 @@ from typing import Literal, Self
 
 from im2wingen.cpu_target import CpuTarget
 from im2wingen.families.base import Config
+from im2wingen.families.simd_products import Product, has_words, word_bytes, word_channels, words_of
 from im2wingen.families.support import ceil_div
 from im2wingen.problem import BLOCK_IMAGES, ConvProblem
 
@@ -22,6 +23,7 @@ PREFETCH_STEPS: dict[Prefetch, int] = {"hardware": 0, "near": 8, "far": 32}
 class SimdConfig(Config):
     """One simd kernel; templates/simd.cpp.j2 draws the tile."""
 
+    product: Product  # what multiplies: templates/parts/simd_words.h
     vector_of: VectorOf  # what lies in a vector: output channels, images (CHWN) or neighbours in a row (NCHW)
     vectors_k: int  # vectors of output channels of the micro-kernel, at most; single ones where vectors hold others
     tile_n: int  # images (or vectors of them), rows and columns (or vectors of them) of the micro-kernel, at most
@@ -60,6 +62,8 @@ def vectors_of(problem: ConvProblem) -> tuple[VectorOf, ...]:
     """What vectors can hold: pixels where rows of y are rows of x, unpadded, and as long as a vector of any CPU."""
     if images_together(problem) > 1:
         return ("images",)
+    if has_words(problem):
+        return ("channels",)
     rows = has_planes(problem) and problem.x_layout != "nhwc" and problem.padded_w == problem.w
     return ("channels", "pixels") if rows and problem.stride_w == 1 and problem.q >= _ROW else ("channels",)
 
@@ -75,6 +79,7 @@ class SimdVectors:
 
     problem: ConvProblem
     target: CpuTarget
+    product: Product
     vector_of: VectorOf
 
     @property
@@ -88,12 +93,18 @@ class SimdVectors:
     @cached_property
     def lanes(self) -> int:
         """As many as a register has or, where vectors hold images, the largest power of two up to their number."""
-        most = self.target.vector_bytes // self.problem.element_bytes
+        most = self.target.vector_bytes // word_bytes(self.problem)
         return min(most, 1 << images_together(self.problem).bit_length() - 1) if self.hold_images else most
 
     @property
     def vector_bytes(self) -> int:
-        return self.lanes * self.problem.element_bytes
+        """Of words or of sums."""
+        return self.lanes * word_bytes(self.problem)
+
+    @property
+    def steps(self) -> int:
+        """Of the micro-kernel for an output, each a word (r, s, c)."""
+        return self.problem.r * self.problem.s * words_of(self.problem, self.product, self.problem.group_c)
 
     @property
     def filter_lanes(self) -> int:
@@ -133,7 +144,9 @@ class SimdGeometry(SimdVectors):
 
     @classmethod
     def of(cls, problem: ConvProblem, target: CpuTarget, config: SimdConfig) -> Self:
-        return cls(problem=problem, target=target, config=config, vector_of=config.vector_of)
+        return cls(
+            problem=problem, target=target, config=config, product=config.product, vector_of=config.vector_of
+        )  # fmt: skip
 
     @property
     def filter_tiles(self) -> int:
@@ -149,8 +162,14 @@ class SimdGeometry(SimdVectors):
         return parts(self.columns, self.config.tile_q)
 
     @property
+    def chunk_words(self) -> int:
+        """Words of a chunk's channels."""
+        return words_of(self.problem, self.product, self.config.block_c)
+
+    @property
     def chunks(self) -> int:
-        return ceil_div(self.problem.group_c, self.config.block_c)
+        words = ceil_div(self.problem.group_c, word_channels(self.problem, self.product))
+        return ceil_div(words, self.chunk_words)
 
     @property
     def block_row_tiles(self) -> int:
@@ -170,9 +189,10 @@ class SimdGeometry(SimdVectors):
 
     @property
     def packed_bytes(self) -> int:
-        filter_size = self.chunks * self.config.block_c * self.problem.r * self.problem.s
+        header = 1 if has_words(self.problem) else 0
+        filter_size = header + self.chunks * self.chunk_words * self.problem.r * self.problem.s
         filters = self.problem.groups * self.group_vectors * self.filter_lanes
-        return filters * filter_size * self.problem.element_bytes
+        return filters * filter_size * word_bytes(self.problem)
 
     @property
     def partial_bytes(self) -> int:
@@ -190,7 +210,8 @@ class SimdGeometry(SimdVectors):
         problem = self.problem
         rows = (self.block_row_tiles * self.config.tile_p - 1) * problem.stride_h + problem.window_h
         images = self.config.tile_n * self.unit_images
-        return problem.element_bytes * images * rows * problem.w * self.config.block_c
+        columns = problem.padded_w if has_words(problem) else problem.w
+        return word_bytes(problem) * images * rows * columns * self.chunk_words
 
     @property
     def thread_bytes(self) -> int:
@@ -204,4 +225,4 @@ class SimdGeometry(SimdVectors):
         if config.store == "cached" or not has_planes(self.problem):
             return 0
         plane = (config.tile_p * self.problem.q // 16 | 1) * 16 + 32
-        return config.tile_n * config.vectors_k * self.filter_lanes * self.problem.element_bytes * plane
+        return config.tile_n * config.vectors_k * self.filter_lanes * self.problem.y_element_bytes * plane

@@ -1,6 +1,7 @@
 """simd: the config that a user gets before any tuning."""
 
 from im2wingen.cpu_target import CpuTarget
+from im2wingen.families.simd_blocks import blocks_default
 from im2wingen.families.simd_config import (
     Prefetch,
     SimdConfig,
@@ -12,7 +13,8 @@ from im2wingen.families.simd_config import (
     vectors_of,
 )
 from im2wingen.families.simd_cost import step_cycles
-from im2wingen.families.simd_rules import streams
+from im2wingen.families.simd_products import Product, has_words, products_of
+from im2wingen.families.simd_rules import streams_large_y
 from im2wingen.families.simd_space import channel_chunks, counts, pixel_tiles, vector_counts
 from im2wingen.problem import ConvProblem
 
@@ -20,22 +22,33 @@ _FAR_CHANNELS = 8  # NCHW: of so many all taps of one are read before the next
 _MOST_COPIED_C = 32
 _ITEMS_PER_CORE = 8
 _PAGE_BYTES = 4096  # addresses that far apart share the sets of a cache
-_STREAMED_BYTES = 8 << 20  # of y: what no cache keeps for the next layer
 
 
 def default(problem: ConvProblem, target: CpuTarget) -> SimdConfig:
     """Tiles by the cycles of their steps, chunks whose filters and windows stay in L2, items enough for every core."""
-    kinds = [SimdVectors(problem=problem, target=target, vector_of=kind) for kind in vectors_of(problem)]
+    return default_by(problem, target, products_of(problem, target))
+
+
+def default_by(problem: ConvProblem, target: CpuTarget, products: tuple[Product, ...]) -> SimdConfig:
+    """The default that multiplies by one of these."""
+    kinds = [
+        SimdVectors(problem=problem, target=target, product=product, vector_of=kind)
+        for product in products
+        for kind in vectors_of(problem)
+    ]
     tiles = [
-        (step_cycles(of, vectors, tile), i, vectors, tile)
+        (of.steps * step_cycles(of, vectors, tile), i, vectors, tile)
         for i, of in enumerate(kinds)
         for vectors in vector_counts(of)
         for tile in pixel_tiles(of, vectors)[:1]
     ]
     _, i, vectors, tile = min(tiles)
-    best = _default(kinds[i], vectors, tile, plain=False)
+    of = kinds[i]
+    if has_words(problem):
+        return blocks_default(of, vectors, tile)
+    best = _default(of, vectors, tile, plain=False)
     geometry = SimdGeometry.of(problem, target, best)
-    return best if geometry.thread_bytes <= target.l2_bytes else _default(kinds[i], vectors, tile, plain=True)
+    return best if geometry.thread_bytes <= target.l2_bytes else _default(of, vectors, tile, plain=True)
 
 
 def _default(of: SimdVectors, vectors: int, tile: tuple[int, int, int], *, plain: bool) -> SimdConfig:
@@ -49,18 +62,17 @@ def _default(of: SimdVectors, vectors: int, tile: tuple[int, int, int], *, plain
     tap_bytes = vectors * of.filter_lanes * element_bytes * problem.r * problem.s
     tile_rows = (tile_p - 1) * problem.stride_h + problem.window_h
     window_bytes = element_bytes * tile_n * tile_rows * problem.w if copied else 0
-    block_c = problem.group_c if plain else _block_c(problem, target, tap_bytes, window_bytes)
+    block_c = problem.group_c if plain else _block_c(of, tap_bytes, window_bytes)
     filter_tiles = parts(of.group_vectors, vectors)
-    large_y = element_bytes * problem.gemm_m * problem.k > _STREAMED_BYTES
-    streamed = large_y and not of.hold_images and streams(problem, target)
-    planes_collide = has_planes(problem) and element_bytes * problem.p * problem.q % _PAGE_BYTES == 0
+    streamed = not of.hold_images and streams_large_y(problem, target)
+    planes_collide = has_planes(problem) and problem.y_element_bytes * problem.p * problem.q % _PAGE_BYTES == 0
     packed_bytes = element_bytes * problem.k * problem.gemm_k
     streamed_filter: Prefetch = "far" if packed_bytes > target.l2_bytes else "near"  # from L3, or from L2
     prefetch: Prefetch = streamed_filter if block_c * tap_bytes > target.l1_bytes // 2 else "hardware"
     candidates = [
         SimdConfig(
-            vector_of=of.vector_of, vectors_k=vectors, tile_n=tile_n, tile_p=tile_p, tile_q=tile_q, block_c=block_c,
-            block_p=rows * tile_p,
+            product=of.product, vector_of=of.vector_of, vectors_k=vectors, tile_n=tile_n, tile_p=tile_p, tile_q=tile_q,
+            block_c=block_c, block_p=rows * tile_p,
             block_k=largest_part(filter_tiles, min(2, filter_tiles)) if copied else 1,
             window="copied" if copied else "direct", inner_loop="pixels",
             steps="taps" if channels_far and not copied else "channels",
@@ -72,23 +84,26 @@ def _default(of: SimdVectors, vectors: int, tile: tuple[int, int, int], *, plain
     ]  # fmt: skip
 
     def rank(config: SimdConfig) -> tuple[bool, bool, int]:
-        """Fits the caches, has enough items, then the largest."""
+        """Fits the caches, has enough items, then the largest; else the most."""
         geometry = SimdGeometry.of(problem, target, config)
         rows = config.block_p * problem.stride_h + problem.window_h
         x_bytes = element_bytes * tile_n * of.unit_images * rows * problem.w * problem.group_c
         kept = geometry.partial_bytes + geometry.copied_bytes > target.l2_bytes // 4
         large = kept or (not copied and x_bytes > target.l2_bytes // 2)
-        return large, geometry.items < _ITEMS_PER_CORE * target.cores, geometry.items
+        few = geometry.items < _ITEMS_PER_CORE * target.cores
+        return large, few, -geometry.items if few else geometry.items
 
     return min(candidates, key=rank)
 
 
-def _block_c(problem: ConvProblem, target: CpuTarget, tap_bytes: int, window_bytes: int) -> int:
+def _block_c(of: SimdVectors, tap_bytes: int, window_bytes: int) -> int:
     """The most channels whose filters and, where it's copied, window leave room in L2; both are given for one."""
+    problem, target = of.problem, of.target
     most = _MOST_COPIED_C if window_bytes else problem.group_c
+    chunks = channel_chunks(problem, of.product)
     fitting = [
         c
-        for c in channel_chunks(problem)
+        for c in chunks
         if c <= most and c * tap_bytes <= target.l2_bytes // 2 and c * window_bytes <= target.l2_bytes // 4
     ]
-    return max(fitting, default=min(channel_chunks(problem)))
+    return max(fitting, default=min(chunks))

@@ -42,7 +42,8 @@ class Convolution:
     NumPy or any exporter of DLPack or Python's buffers, and are never copied. For NHWC problems x is [N,C,H,W] in
     channels-last strides or [N,H,W,C] contiguous, w likewise [K,C,R,S] or [K,R,S,C]; for the others both are
     contiguous, x as `problem.x_shape` has it. y comes in the order that x came in. y and bias are int32 where x and w
-    are int8, float16 where they are fp8: PyTorch's float8_e4m3fn or float8_e5m2, or uint8 that holds the bits.
+    are int8, float16 where they are fp8: PyTorch's float8_e4m3fn or float8_e5m2, or uint8 that holds the bits. Likewise
+    bf16 may come as uint16, and y is uint16 then.
     Everything runs on the current stream of x's framework (CUDA's default stream for exporters), and that framework
     allocates y and the workspace, so calls can be captured in a CUDA graph; keep the Convolution as long as the graph.
     No gradient flows through it. Threads may share it. On the CPU a call returns when y is there, and each thread keeps

@@ -11,10 +11,11 @@ from im2wingen.problem import ConvProblem, Layout
 
 ALIGNMENT = 16  # bytes; what the kernels' widest loads and stores need of every pointer
 
-# As NumPy and PyTorch name them; a library without fp8 hands over the bits.
+# As NumPy and PyTorch name them; a library without bf16 or fp8 hands over the bits.
 _DTYPES: dict[ElementType, tuple[str, ...]] = {
-    "fp16": ("float16",), "bf16": ("bfloat16",), "fp64": ("float64",), "fp32": ("float32",), "tf32": ("float32",),
-    "int8": ("int8",), "int32": ("int32",), "e4m3": ("float8_e4m3fn", "uint8"), "e5m2": ("float8_e5m2", "uint8"),
+    "fp16": ("float16",), "bf16": ("bfloat16", "uint16"), "fp64": ("float64",), "fp32": ("float32",),
+    "tf32": ("float32",), "int8": ("int8",), "int32": ("int32",), "e4m3": ("float8_e4m3fn", "uint8"),
+    "e5m2": ("float8_e5m2", "uint8"),
 }  # fmt: skip
 Shape = tuple[int, ...]
 

@@ -1,97 +1,12 @@
-// What a thread keeps between chunks (partial sums of its item's tiles) and, where windows are copied, its rows of x.
-constexpr int TILE_VECTORS = kCutN.largest() * UNIT_VECTORS * kCutP.largest() * kCutQ.largest() * kVectorCut.largest();
-constexpr int ITEM_PIXEL_TILES = kRowBlocks.largest() * kCutQ.parts;
-constexpr int64_t PARTIAL_VECTORS =
-    CHUNKS > 1 ? int64_t(kFilterBlocks.largest()) * ITEM_PIXEL_TILES * TILE_VECTORS : 0;
-constexpr int64_t COPIED_SIZE = !kCopied ? 0 : kLooseImages ? COPIED_ROWS * X_ROW : kCutN.largest() * X_IMAGE;
-constexpr int64_t STAGED_SIZE = kStaged ? kCutN.largest() * OUTPUT_IMAGE : 0;
-constexpr int64_t whole_lines(int64_t bytes) { return (bytes + 63) / 64 * 64; }
-constexpr int64_t kWindowAt = whole_lines(PARTIAL_VECTORS * sizeof(Vector));
-constexpr int64_t kOutputsAt = kWindowAt + whole_lines(COPIED_SIZE * sizeof(Element));
-constexpr int64_t THREAD_BYTES = kOutputsAt + whole_lines(STAGED_SIZE * sizeof(Element));
-// From the heap for the time of a call, so that threads keep it for their next kernel, whichever that is.
-class ThreadMemory {
- public:
-  ThreadMemory() {
-    if constexpr (THREAD_BYTES > 0)
-      if ((memory_ = static_cast<char*>(std::aligned_alloc(64, THREAD_BYTES))) == nullptr) std::abort();
-  }
-  ~ThreadMemory() { std::free(memory_); }
-  ThreadMemory(const ThreadMemory&) = delete;
-  Vector* partial() const { return reinterpret_cast<Vector*>(memory_); }               // (tile of k, tile of pixels)
-  Element* window() const { return reinterpret_cast<Element*>(memory_ + kWindowAt); }  // (image, row, then as in x)
-  Element* outputs() const { return reinterpret_cast<Element*>(memory_ + kOutputsAt); }  // (image, k, pixel)
-
- private:
-  char* memory_ = nullptr;
-};
-
-struct Item {
-  int image_tile, row_block, group, filter_block;
-};
-IM2WINGEN_INLINE Item item_at(int64_t index) {
-  constexpr int kFilters = GROUPS * kFilterBlocks.parts, kRows = kRowBlocks.parts, kImages = kCutN.parts;
-  int filters, places;
-  if constexpr (kImagesInner) {
-    filters = int(index / (int64_t(kImages) * kRows)), places = int(index % (int64_t(kImages) * kRows));
-    if (kTileOrderZigzag && filters % 2 == 1) places = kImages * kRows - 1 - places;
-  } else {
-    places = int(index / kFilters), filters = int(index % kFilters);
-    if (kTileOrderZigzag && places % 2 == 1) filters = kFilters - 1 - filters;
-  }
-  return {places / kRows, places % kRows, filters / kFilterBlocks.parts, filters % kFilterBlocks.parts};
-}
-
-// The item's input rows of a chunk of channels, those of them that the image has.
-IM2WINGEN_INLINE void copy_window(const Item& item, const Element* x, int c, int channels, Element* window) {
-  const int first_tile = kRowBlocks.begin(item.row_block);
-  const int first = kCutP.begin(first_tile);
-  const int end = kCutP.begin(first_tile + kRowBlocks.size(item.row_block));
-  const int h_begin = first * STRIDE_H - PAD_TOP, h_end = (end - 1) * STRIDE_H - PAD_TOP + (R - 1) * DILATION_H + 1;
-  constexpr int64_t kImage = int64_t(H) * W * C * IMAGES;  // of x
-  for (int image = 0; image < (kLooseImages ? 1 : kCutN.size(item.image_tile)); ++image) {
-    const Element* const from =
-        kLooseImages ? x + first_image(item.image_tile) : x + (kCutN.begin(item.image_tile) + image) * kImage;
-    Element* const to = window + image * X_IMAGE;
-    for (int h = h_begin < 0 ? 0 : h_begin; h < (h_end < H ? h_end : H); ++h) {
-      Element* const row = to + (h - h_begin) * X_ROW;
-      if constexpr (kInputChannelsLast) {
-        for (int w = 0; w < W; ++w)
-          std::memcpy(row + w * X_COLUMN, from + (int64_t(h) * W + w) * C + c, channels * sizeof(Element));
-      } else {
-        for (int i = 0; i < channels; ++i) {
-          const Element* const plane_row = from + (int64_t(c + i) * H + h) * W * IMAGES;
-          if constexpr (COPIED_IMAGES == IMAGES)
-            std::memcpy(row + i * X_CHANNEL, plane_row, W * X_COLUMN * sizeof(Element));
-          else
-            for (int w = 0; w < W; ++w)
-              std::memcpy(row + i * X_CHANNEL + w * X_COLUMN, plane_row + int64_t(w) * IMAGES,
-                          kCutN.size(item.image_tile) * LANES * sizeof(Element));
-        }
-      }
-    }
-  }
-}
-
 // A tile's first image, `unit` from one unit of images to the next.
 constexpr int64_t images_at(int tile, int64_t unit) {
   return kLooseImages ? first_image(tile) : kCutN.begin(tile) * unit;
 }
 
-// One tile and chunk. `x` is the chunk's first channel of the tile's first window, `y` and `bias` the first outputs.
+// The multiplications of a tile and chunk on vectors; borders are skipped unless the window has them as pads.
 template <class T>
-__attribute__((noinline)) void compute_tile(const Element* x, const Element* w, int chunk, int p, int q,
-                                            int lanes_of_last, bool shared, Vector* partial, const Element* bias,
-                                            Element* y) {
-  const int channels = kWholeChunks || chunk < CHUNKS - 1 ? BLOCK_C : GROUP_C - (CHUNKS - 1) * BLOCK_C;
-  Acc<T> acc;
-  IM2WINGEN_UNROLL
-  for (int i = 0; i < T::pixels; ++i) {
-    IM2WINGEN_UNROLL
-    for (int v = 0; v < T::vectors; ++v)
-      acc[i][v] = CHUNKS > 1 && chunk > 0 ? partial[i * T::vectors + v] : Vector{};
-  }
-  if constexpr (!kHasPadding) {
+IM2WINGEN_INLINE void multiply_vectors(Acc<T>& acc, const Word* x, const Word* w, int channels, int p, int q) {
+  if constexpr (!kHasPadding || kPadded) {
     multiply_inside<T>(acc, x, w, channels, 0, R);
   } else {
     const bool inside_columns =
@@ -108,16 +23,45 @@ __attribute__((noinline)) void compute_tile(const Element* x, const Element* w, 
       multiply_border<T>(acc, x, w, channels, p, q);
     }
   }
-  if (CHUNKS > 1 && chunk < CHUNKS - 1) {
+}
+// What a first chunk begins with.
+template <class T>
+IM2WINGEN_INLINE Vector first_sum(const Word* w, int v) {
+  if constexpr (kBiased)
+    return (Vector)load(w + (v - T::vectors) * HEADER_SIZE);
+  else
+    return Vector{};
+}
+
+// One tile and chunk. `x` is the chunk's first channel of the tile's first window, `y` and `bias` the first outputs.
+template <class T>
+__attribute__((noinline)) void compute_tile(const Word* x, const Word* w, int chunk, int p, int q, int lanes_of_last,
+                                            bool shared, Vector* partial, const Output* bias, Output* y) {
+  const int channels = kWholeChunks || chunk < CHUNKS - 1 ? BLOCK_C : GROUP_WORDS - (CHUNKS - 1) * BLOCK_C;
+  const bool last = CHUNKS == 1 || chunk == CHUNKS - 1;
+  Acc<T> acc;
+  if constexpr (kProduct == Product::AMX) {
+    multiply_tiles<T>(CHUNKS > 1 && chunk > 0 ? partial : nullptr, last ? &acc[0][0] : partial, x, w);
+    if (!last) return;
+  } else {
     IM2WINGEN_UNROLL
     for (int i = 0; i < T::pixels; ++i) {
       IM2WINGEN_UNROLL
-      for (int v = 0; v < T::vectors; ++v) partial[i * T::vectors + v] = acc[i][v];
+      for (int v = 0; v < T::vectors; ++v)
+        acc[i][v] = CHUNKS > 1 && chunk > 0 ? partial[i * T::vectors + v] : first_sum<T>(w, v);
     }
-    return;
+    multiply_vectors<T>(acc, x, w, channels, p, q);
+    if (!last) {
+      IM2WINGEN_UNROLL
+      for (int i = 0; i < T::pixels; ++i) {
+        IM2WINGEN_UNROLL
+        for (int v = 0; v < T::vectors; ++v) partial[i * T::vectors + v] = acc[i][v];
+      }
+      return;
+    }
   }
   finish<T>(acc, bias, lanes_of_last);
-  const bool aligned = reinterpret_cast<uintptr_t>(y) % sizeof(Vector) == 0;
+  const bool aligned = reinterpret_cast<uintptr_t>(y) % sizeof(Outputs) == 0;
   if constexpr (!kChannelsInLanes)
     store_vectors<T>(acc, y, shared, aligned);
   else if constexpr (kOutputChannelsLast)
@@ -128,22 +72,21 @@ __attribute__((noinline)) void compute_tile(const Element* x, const Element* w, 
 
 // Tile `k` of the item's group, tile `row` of its rows, tile `column`.
 IM2WINGEN_INLINE void tile_of_item(const Item& item, int chunk, int k, int row, int column, const Element* source,
-                                   const Element* packed, const Element* bias, Element* y,
-                                   const ThreadMemory& memory) {
+                                   const Word* packed, const Output* bias, Output* y, const ThreadMemory& memory) {
   const int first_row_tile = kRowBlocks.begin(item.row_block);
   const int p = kCutP.begin(row), q = first_column(column);
-  const int vector = kVectorCut.begin(k), c = item.group * GROUP_C + chunk * BLOCK_C;
-  const Element* const x = kCopied ? memory.window() + SOURCE_ORIGIN + PAD_TOP * X_ROW +
-                                       (p - kCutP.begin(first_row_tile)) * SOURCE_P + q * SOURCE_Q
-                                 : source + SOURCE_ORIGIN + images_at(item.image_tile, SOURCE_N) + p * SOURCE_P +
-                                       q * SOURCE_Q + c * SOURCE_C;
-  const Element* const w = packed + item.group * GROUP_SIZE + vector * VECTOR_SIZE +
-                         chunk * CHUNK_SIZE * kVectorCut.size(k);
+  const int vector = kVectorCut.begin(k), c = item.group * GROUP_WORDS + chunk * BLOCK_C;
+  const Word* const x = kCopied ? memory.window() + (kPadded ? 0 : SOURCE_ORIGIN + PAD_TOP * X_ROW) +
+                                      (p - kCutP.begin(first_row_tile)) * SOURCE_P + q * SOURCE_Q
+                                : reinterpret_cast<const Word*>(source) + SOURCE_ORIGIN +
+                                      images_at(item.image_tile, SOURCE_N) + p * SOURCE_P + q * SOURCE_Q + c * SOURCE_C;
+  const Word* const w = packed + item.group * GROUP_SIZE + vector * VECTOR_SIZE +
+                        (HEADER_SIZE + chunk * CHUNK_SIZE) * kVectorCut.size(k);
   const int slot = ((k - kFilterBlocks.begin(item.filter_block)) * ITEM_PIXEL_TILES) +
                    (row - first_row_tile) * kCutQ.parts + column;
   Vector* const partial = memory.partial() + (CHUNKS > 1 ? int64_t(slot) * TILE_VECTORS : 0);
   const int64_t channel = item.group * GROUP_K + vector * FILTER_LANES, pixel = int64_t(p) * Q + q;
-  Element* const out = kStaged ? memory.outputs() + q
+  Output* const out = kStaged ? memory.outputs() + q
                              : y + images_at(item.image_tile, OUTPUT_IMAGE) + channel * OUTPUT_CHANNEL +
                                    pixel * OUTPUT_PIXEL;
   const int lanes = LAST_LANES > 0 && k == kVectorCut.parts - 1 ? LAST_LANES : FILTER_LANES;
@@ -161,26 +104,28 @@ IM2WINGEN_INLINE void tile_of_item(const Item& item, int chunk, int k, int row, 
 }
 
 // The staged rows of a tile of output channels, complete, to y.
-IM2WINGEN_INLINE void store_staged(const Item& item, int k, int row, const Element* outputs, Element* y) {
+IM2WINGEN_INLINE void store_staged(const Item& item, int k, int row, const Output* outputs, Output* y) {
   const int first = kVectorCut.begin(k) * FILTER_LANES, left = GROUP_K - first;
   const int planes = left < kVectorCut.size(k) * FILTER_LANES ? left : kVectorCut.size(k) * FILTER_LANES;
   for (int image = 0; image < kCutN.size(item.image_tile); ++image) {
     const int64_t plane = (kCutN.begin(item.image_tile) + image) * int64_t(K) + item.group * GROUP_K + first;
-    for (int i = 0; i < planes; ++i)
-      store_run(y + (plane + i) * P * Q + int64_t(kCutP.begin(row)) * Q,
-                outputs + image * OUTPUT_IMAGE + i * OUTPUT_CHANNEL, kCutP.size(row) * Q);
+    for (int i = 0; i < planes; ++i) {
+      const Output* from = outputs + image * OUTPUT_IMAGE + i * OUTPUT_CHANNEL;
+      asm("" : "+r"(from));  // GCC 12 crashes where it makes vectors of several planes' few elements
+      store_run(y + (plane + i) * P * Q + int64_t(kCutP.begin(row)) * Q, from, kCutP.size(row) * Q);
+    }
   }
 }
 
-inline void compute_item(int64_t index, const Element* source, const Element* packed, const Element* bias, Element* y,
+inline void compute_item(int64_t index, const Element* source, const Word* packed, const Output* bias, Output* y,
                          const ThreadMemory& memory) {
   const Item item = item_at(index);
   const int k_begin = kFilterBlocks.begin(item.filter_block), k_end = k_begin + kFilterBlocks.size(item.filter_block);
   const int row_begin = kRowBlocks.begin(item.row_block), row_end = row_begin + kRowBlocks.size(item.row_block);
   for (int chunk = 0; chunk < CHUNKS; ++chunk) {
     if constexpr (kCopied) {
-      const int c = chunk * BLOCK_C;
-      copy_window(item, source, item.group * GROUP_C + c, GROUP_C - c < BLOCK_C ? GROUP_C - c : BLOCK_C,
+      const int c = chunk * BLOCK_C * WORD_C, left = GROUP_C - c;
+      copy_window(item, source, item.group * GROUP_C + c, left < BLOCK_C * WORD_C ? left : BLOCK_C * WORD_C,
                   memory.window());
     }
     if constexpr (kPixelsInner) {
@@ -198,4 +143,5 @@ inline void compute_item(int64_t index, const Element* source, const Element* pa
     }
   }
   if constexpr (kStorePastCaches) fence_stores();
+  if constexpr (kRepairs) repair(item, source, packed, bias, y);
 }

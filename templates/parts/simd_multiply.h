@@ -15,19 +15,19 @@ struct Tile {
 template <class T>
 using Acc = Vector[T::pixels][T::vectors];
 
-// Of both operands of a step one has vectors, the other single elements, which go to all lanes.
-using Filter = std::conditional_t<kChannelsInLanes, Vector, Element>;
-using Pixel = std::conditional_t<kChannelsInLanes, Element, Vector>;
+// Of both operands of a step one has vectors, the other single words, which go to all lanes.
+using Filter = std::conditional_t<kChannelsInLanes, Words, Word>;
+using Pixel = std::conditional_t<kChannelsInLanes, Word, Words>;
 template <class V>
-IM2WINGEN_INLINE V load_as(const Element* from) {
-  if constexpr (std::is_same_v<V, Element>)
-    return *from;
+IM2WINGEN_INLINE V load_as(const Word* from) {
+  if constexpr (std::is_same_v<V, Word>)
+    return *reinterpret_cast<const LooseWord*>(from);
   else
     return load(from);
 }
 template <class T>
-IM2WINGEN_INLINE void prefetch_filter(const Element* w) {
-  constexpr int kStep = T::vectors * FILTER_LANES, kLine = 64 / int(sizeof(Element));
+IM2WINGEN_INLINE void prefetch_filter(const Word* w) {
+  constexpr int kStep = T::vectors * FILTER_LANES, kLine = 64 / int(sizeof(Word));
   if constexpr (PREFETCH > 0) {
     IM2WINGEN_UNROLL
     for (int at = 0; at < kStep; at += kLine) __builtin_prefetch(w + PREFETCH * kStep + at);
@@ -40,11 +40,11 @@ constexpr bool has_pixel(int i) {
 }
 // One step, for a part of the tile. The operand with fewer loads stays in registers.
 template <class T, int first = 0, int end = T::q, int first_row = 0, int end_row = T::p>
-IM2WINGEN_INLINE void step(Acc<T>& acc, const Element* x, const Element* w) {
+IM2WINGEN_INLINE void step(Acc<T>& acc, const Word* x, const Word* w) {
   constexpr auto has = has_pixel<T, first, end, first_row, end_row>;
   prefetch_filter<T>(w);
   if constexpr (!kChannelsInLanes) {
-    Vector pixels[T::pixels];
+    Words pixels[T::pixels];
     IM2WINGEN_UNROLL
     for (int i = 0; i < T::pixels; ++i)
       if (has(i)) pixels[i] = load(x + T::source(i));
@@ -52,22 +52,23 @@ IM2WINGEN_INLINE void step(Acc<T>& acc, const Element* x, const Element* w) {
     for (int v = 0; v < T::vectors; ++v) {
       IM2WINGEN_UNROLL
       for (int i = 0; i < T::pixels; ++i)
-        if (has(i)) acc[i][v] += pixels[i] * w[v];
+        if (has(i)) acc[i][v] = multiply_add(acc[i][v], pixels[i], w[v]);
     }
   } else {
-    Vector filter[T::vectors];
+    Words filter[T::vectors];
     IM2WINGEN_UNROLL
     for (int v = 0; v < T::vectors; ++v) filter[v] = load(w + v * LANES);
     IM2WINGEN_UNROLL
     for (int i = 0; i < T::pixels; ++i) {
       if (!has(i)) continue;
       IM2WINGEN_UNROLL
-      for (int v = 0; v < T::vectors; ++v) acc[i][v] += x[T::source(i)] * filter[v];
+      for (int v = 0; v < T::vectors; ++v)
+        acc[i][v] = multiply_add(acc[i][v], load_as<Word>(x + T::source(i)), filter[v]);
     }
   }
 }
-// A pointer whose origin the compiler can't see: else it spends registers on elements of x that a later step reads.
-IM2WINGEN_INLINE const Element* hidden(const Element* pointer) {
+// A pointer whose origin the compiler can't see: else it spends registers on words of x that a later step reads.
+IM2WINGEN_INLINE const Word* hidden(const Word* pointer) {
   asm("" : "+r"(pointer));
   return pointer;
 }
@@ -75,7 +76,7 @@ IM2WINGEN_INLINE const Element* hidden(const Element* pointer) {
 constexpr bool kOneRun = !kTapsInner && kWholeChunks && SOURCE_S == BLOCK_C * SOURCE_C;
 constexpr bool kManySteps = (kOneRun ? S * BLOCK_C : BLOCK_C) > 4 * UNROLL;
 template <class T, int first = 0, int end = T::q, int first_row = 0, int end_row = T::p>
-IM2WINGEN_INLINE void tap(Acc<T>& acc, const Element* x, const Element* w, int channels) {
+IM2WINGEN_INLINE void tap(Acc<T>& acc, const Word* x, const Word* w, int channels) {
   if constexpr (kManySteps) asm("" : "+r"(channels));  // else GCC, which knows their number, doesn't unroll a part
 #pragma GCC unroll UNROLL
   for (int c = 0; c < channels; ++c)
@@ -84,21 +85,21 @@ IM2WINGEN_INLINE void tap(Acc<T>& acc, const Element* x, const Element* w, int c
 
 // Filter rows [r_begin, r_end) of a tile whose columns all lie inside the image.
 template <class T>
-IM2WINGEN_INLINE void multiply_inside(Acc<T>& acc, const Element* x, const Element* w, int channels, int r_begin,
+IM2WINGEN_INLINE void multiply_inside(Acc<T>& acc, const Word* x, const Word* w, int channels, int r_begin,
                                       int r_end) {
   if constexpr (kTapsInner) {
     for (int c = 0; c < channels; ++c)
       for (int r = r_begin; r < r_end; ++r) {
-        const Element* const x_row = x + c * SOURCE_C + r * SOURCE_R;
-        const Element* const w_row = w + c * filter_c(T::vectors) + r * filter_r(T::vectors);
+        const Word* const x_row = x + c * SOURCE_C + r * SOURCE_R;
+        const Word* const w_row = w + c * filter_c(T::vectors) + r * filter_r(T::vectors);
 #pragma GCC unroll UNROLL
         for (int s = 0; s < S; ++s)
           step<T>(acc, hidden(x_row + s * SOURCE_S), w_row + s * filter_s(T::vectors));
       }
   } else {
     for (int r = r_begin; r < r_end; ++r) {
-      const Element* const x_row = x + r * SOURCE_R;
-      const Element* const w_row = w + r * filter_r(T::vectors);
+      const Word* const x_row = x + r * SOURCE_R;
+      const Word* const w_row = w + r * filter_r(T::vectors);
       if constexpr (kOneRun) {
         tap<T>(acc, x_row, w_row, S * BLOCK_C);
       } else {
@@ -116,7 +117,7 @@ constexpr int most_missing(Reach inside, int outputs) {
 }
 constexpr int kMissingRows = most_missing(kInsideRows, P), kMissingColumns = most_missing(kInsideColumns, Q);
 template <class T, int first_row, int end_row, int missing = 0>
-IM2WINGEN_INLINE bool tap_of_columns(Acc<T>& acc, const Element* x, const Element* w, int channels, Reach columns) {
+IM2WINGEN_INLINE bool tap_of_columns(Acc<T>& acc, const Word* x, const Word* w, int channels, Reach columns) {
   constexpr bool kAny = (first_row == 0 && end_row == T::p) || (kMissingRows <= 1 && kMissingColumns <= 1);
   if constexpr (missing < T::q && missing <= kMissingColumns && missing <= (kAny ? kMostMissing : 0)) {
     if (columns.first == missing && columns.end == T::q)
@@ -129,7 +130,7 @@ IM2WINGEN_INLINE bool tap_of_columns(Acc<T>& acc, const Element* x, const Elemen
   return false;
 }
 template <class T, int missing = 0>
-IM2WINGEN_INLINE bool tap_of_rows(Acc<T>& acc, const Element* x, const Element* w, int channels, Reach rows,
+IM2WINGEN_INLINE bool tap_of_rows(Acc<T>& acc, const Word* x, const Word* w, int channels, Reach rows,
                                   Reach columns) {
   if constexpr (missing < T::p && missing <= kMissingRows && missing <= kMostMissing) {
     if (rows.first == missing && rows.end == T::p)
@@ -142,7 +143,7 @@ IM2WINGEN_INLINE bool tap_of_rows(Acc<T>& acc, const Element* x, const Element* 
   return false;
 }
 template <class T>
-IM2WINGEN_INLINE void tap_of_some(Acc<T>& acc, const Element* x, const Element* w, int channels, Reach rows,
+IM2WINGEN_INLINE void tap_of_some(Acc<T>& acc, const Word* x, const Word* w, int channels, Reach rows,
                                   Reach columns) {
   for (int c = 0; c < channels; ++c) {
     Filter filter[T::vectors];
@@ -154,13 +155,13 @@ IM2WINGEN_INLINE void tap_of_some(Acc<T>& acc, const Element* x, const Element* 
       if (row < rows.first || row >= rows.end || column < columns.first || column >= columns.end) continue;
       const Pixel pixel = load_as<Pixel>(x + c * SOURCE_C + T::source(i));
       IM2WINGEN_UNROLL
-      for (int v = 0; v < T::vectors; ++v) acc[i][v] += pixel * filter[v];
+      for (int v = 0; v < T::vectors; ++v) acc[i][v] = multiply_add(acc[i][v], pixel, filter[v]);
     }
   }
 }
 // A tile at row p and column q of the output, some of whose taps lie outside the image.
 template <class T>
-IM2WINGEN_INLINE void multiply_border(Acc<T>& acc, const Element* x, const Element* w, int channels, int p, int q) {
+IM2WINGEN_INLINE void multiply_border(Acc<T>& acc, const Word* x, const Word* w, int channels, int p, int q) {
   for (int r = 0; r < R; ++r) {
     const Reach rows{clamp(row_reach(r).first - p, 0, T::p), clamp(row_reach(r).end - p, 0, T::p)};
     if (rows.first >= rows.end) continue;
@@ -169,8 +170,8 @@ IM2WINGEN_INLINE void multiply_border(Acc<T>& acc, const Element* x, const Eleme
       if (!kPixelsInLanes)
         columns = {clamp(column_reach(s).first - q, 0, T::q), clamp(column_reach(s).end - q, 0, T::q)};
       if (columns.first >= columns.end) continue;
-      const Element* const x_tap = x + r * SOURCE_R + s * SOURCE_S;
-      const Element* const w_tap = w + r * filter_r(T::vectors) + s * filter_s(T::vectors);
+      const Word* const x_tap = x + r * SOURCE_R + s * SOURCE_S;
+      const Word* const w_tap = w + r * filter_r(T::vectors) + s * filter_s(T::vectors);
       if (!tap_of_rows<T>(acc, x_tap, w_tap, channels, rows, columns))
         tap_of_some<T>(acc, x_tap, w_tap, channels, rows, columns);
     }

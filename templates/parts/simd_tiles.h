@@ -3,7 +3,9 @@ constexpr bool kImageBlocks = IMAGES == 8;  // a CHWN of 8 images is one such bl
 constexpr int UNIT_VECTORS = kImageBlocks ? 8 / LANES : 1;
 constexpr int UNIT_IMAGES = kImagesInLanes ? UNIT_VECTORS * LANES : 1;
 constexpr Cut kCutN = cut(ceil_div(N, UNIT_IMAGES), TILE_N), kCutP = cut(P, TILE_P);
-constexpr Cut kCutQ = cut(kPixelsInLanes ? ceil_div(Q, LANES) : Q, TILE_Q);  // a tile's columns, or vectors of them
+// Columns of a tile, or vectors of them. AMX's tiles all have the largest part: the last one begins earlier.
+constexpr Cut kColumns = cut(kPixelsInLanes ? ceil_div(Q, LANES) : Q, TILE_Q);
+constexpr Cut kCutQ = kProduct == Product::AMX ? Cut{kColumns.parts, kColumns.largest(), 0} : kColumns;
 constexpr Cut kRowBlocks = cut(kCutP.parts, BLOCK_P < TILE_P ? 1 : BLOCK_P / TILE_P);  // in tiles of rows
 constexpr Cut kFilterBlocks = cut(kVectorCut.parts, BLOCK_K);                          // in tiles of output channels
 constexpr int64_t kItems = int64_t(kCutN.parts) * kRowBlocks.parts * GROUPS * kFilterBlocks.parts;
@@ -27,6 +29,7 @@ static_assert(!kPixelsInLanes || (STRIDE_W == 1 && PADDED_W == W && Q >= LANES &
                                   !kOutputChannelsLast),
               "vectors hold the pixels of NCHW rows of at least a vector, without stride and pads");
 constexpr int first_column(int tile) {
+  if (kProduct == Product::AMX) return tile == kCutQ.parts - 1 ? Q - kCutQ.least : kCutQ.begin(tile);
   if (!kPixelsInLanes) return kCutQ.begin(tile);
   return tile > 0 && tile == kCutQ.parts - 1 ? Q - kCutQ.size(tile) * LANES : kCutQ.begin(tile) * LANES;
 }
@@ -35,15 +38,17 @@ constexpr int column_in_tile(int i) {
   return kCutQ.parts == 1 && (i + 1) * LANES > Q ? Q - LANES : i * LANES;
 }
 
-// What the micro-kernel reads, in elements: from one row, column, channel or unit of images of the input to the next.
+// What the micro-kernel reads, in words: from one row, column, channel or unit of images of the input to the next.
 constexpr bool kCopied = kWindow == Window::copied, kExplicit = kWindow == Window::explicit_window;
 constexpr int COPIED_ROWS = (kRowBlocks.largest() * kCutP.largest() - 1) * STRIDE_H + (R - 1) * DILATION_H + 1;
-constexpr int COPIED_C = kCopied ? BLOCK_C : C;
+constexpr int COPIED_C = kCopied ? BLOCK_C : C / WORD_C;
 constexpr int COPIED_IMAGES = kLooseImages && kCopied && kCutN.parts > 1 ? kCutN.largest() * LANES : IMAGES;
-constexpr int64_t X_COLUMN = kInputChannelsLast ? COPIED_C : COPIED_IMAGES;
-constexpr int64_t X_ROW = W * X_COLUMN * (kCopied && !kInputChannelsLast ? COPIED_C : 1);
-constexpr int64_t X_CHANNEL = kInputChannelsLast ? 1 : kCopied ? W * X_COLUMN : H * W * X_COLUMN;
-constexpr int64_t X_IMAGE = kLooseImages ? LANES : (kCopied ? COPIED_ROWS : H) * int64_t(W) * COPIED_C * COPIED_IMAGES;
+constexpr bool kPadded = kWords && kCopied;  // copied windows of words are channels last and have their pads
+constexpr bool kWindowChannelsLast = kInputChannelsLast || kWords;
+constexpr int64_t X_COLUMN = kWindowChannelsLast ? COPIED_C : COPIED_IMAGES;
+constexpr int64_t X_ROW = (kPadded ? PADDED_W : W) * X_COLUMN * (kCopied && !kWindowChannelsLast ? COPIED_C : 1);
+constexpr int64_t X_CHANNEL = kWindowChannelsLast ? 1 : kCopied ? W * X_COLUMN : H * W * X_COLUMN;
+constexpr int64_t X_IMAGE = kLooseImages ? LANES : (kCopied ? COPIED_ROWS * X_ROW : H * int64_t(W) * COPIED_C * COPIED_IMAGES);
 constexpr int64_t WINDOW_COLUMN = R * X_COLUMN;  // of the im2win tensor
 constexpr int64_t WINDOW_ROW = PADDED_W * WINDOW_COLUMN;
 
@@ -52,7 +57,7 @@ constexpr int64_t SOURCE_P = kExplicit ? WINDOW_ROW : STRIDE_H * X_ROW;
 constexpr int64_t SOURCE_Q = STRIDE_W * (kExplicit ? WINDOW_COLUMN : X_COLUMN);
 constexpr int64_t SOURCE_R = kExplicit ? X_COLUMN : DILATION_H * X_ROW;
 constexpr int64_t SOURCE_S = DILATION_W * (kExplicit ? WINDOW_COLUMN : X_COLUMN);
-constexpr int64_t SOURCE_C = kInputChannelsLast ? 1 : kExplicit ? P * WINDOW_ROW : X_CHANNEL;
+constexpr int64_t SOURCE_C = kWindowChannelsLast ? 1 : kExplicit ? P * WINDOW_ROW : X_CHANNEL;
 constexpr int64_t SOURCE_ORIGIN = kExplicit ? 0 : -(PAD_TOP * X_ROW + PAD_LEFT * X_COLUMN);
 
 // Outputs, in elements: from one channel, pixel or unit of images to the next of y, or of a staged tile of an NCHW y.

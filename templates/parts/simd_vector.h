@@ -1,6 +1,6 @@
 // Vectors of the instruction set, or smaller ones, by the compilers' vector extensions.
 constexpr int isa_bytes(Isa isa) { return isa == Isa::AVX512 ? 64 : isa == Isa::AVX2 ? 32 : 16; }
-static_assert(LANES * sizeof(Element) <= isa_bytes(kIsa), "a vector must not be larger than the instruction set's");
+static_assert(LANES * sizeof(Sum) <= isa_bytes(kIsa), "a vector must not be larger than the instruction set's");
 
 #if !defined(__AVX512F__)
 static_assert(kIsa != Isa::AVX512, "AVX512 needs a compiler flag such as -march=x86-64-v4");
@@ -19,27 +19,31 @@ static_assert(kIsa != Isa::NEON, "NEON needs a compiler for aarch64");
 #define IM2WINGEN_UNROLL _Pragma("GCC unroll 64")
 #endif
 
-typedef Element Vector __attribute__((vector_size(LANES * sizeof(Element))));
-typedef Element LooseVector __attribute__((vector_size(LANES * sizeof(Element)), aligned(sizeof(Element)), may_alias));
-typedef Element Four __attribute__((vector_size(4 * sizeof(Element))));
-typedef Element LooseFour __attribute__((vector_size(4 * sizeof(Element)), aligned(sizeof(Element)), may_alias));
+typedef Sum Vector __attribute__((vector_size(LANES * sizeof(Sum))));
+typedef Word Words __attribute__((vector_size(LANES * sizeof(Word))));
+typedef Word LooseWords __attribute__((vector_size(LANES * sizeof(Word)), aligned(sizeof(Word)), may_alias));
+typedef Word LooseWord __attribute__((aligned(sizeof(Element)), may_alias));
+typedef Output Outputs __attribute__((vector_size(LANES * sizeof(Output))));
+typedef Output LooseOutputs __attribute__((vector_size(LANES * sizeof(Output)), aligned(sizeof(Output)), may_alias));
+typedef Output Four __attribute__((vector_size(4 * sizeof(Output))));
+typedef Output LooseFour __attribute__((vector_size(4 * sizeof(Output)), aligned(sizeof(Output)), may_alias));
 
-IM2WINGEN_INLINE Vector load(const Element* from) { return *reinterpret_cast<const LooseVector*>(from); }
-IM2WINGEN_INLINE void store(Element* to, Vector v) { *reinterpret_cast<LooseVector*>(to) = v; }
+IM2WINGEN_INLINE Words load(const Word* from) { return *reinterpret_cast<const LooseWords*>(from); }
+IM2WINGEN_INLINE void store(Output* to, Outputs v) { *reinterpret_cast<LooseOutputs*>(to) = v; }
 
 // Past the caches, for lines that nobody reads soon; `to` is a multiple of the vector's size.
-IM2WINGEN_INLINE void store_past_caches(Element* to, Vector v) {
+IM2WINGEN_INLINE void store_past_caches(Output* to, Outputs v) {
 #if defined(__clang__)
-  __builtin_nontemporal_store(v, reinterpret_cast<Vector*>(to));
+  __builtin_nontemporal_store(v, reinterpret_cast<Outputs*>(to));
 #elif defined(__AVX512F__)
   if constexpr (kIsa == Isa::AVX512)
-    asm volatile("vmovntps %1, %0" : "=m"(*reinterpret_cast<Vector*>(to)) : "v"(v));
+    asm volatile("vmovntps %1, %0" : "=m"(*reinterpret_cast<Outputs*>(to)) : "v"(v));
   else
-    *reinterpret_cast<Vector*>(to) = v;
+    *reinterpret_cast<Outputs*>(to) = v;
 #elif defined(__AVX__)
-  asm volatile("vmovntps %1, %0" : "=m"(*reinterpret_cast<Vector*>(to)) : "x"(v));
+  asm volatile("vmovntps %1, %0" : "=m"(*reinterpret_cast<Outputs*>(to)) : "x"(v));
 #else
-  *reinterpret_cast<Vector*>(to) = v;
+  *reinterpret_cast<Outputs*>(to) = v;
 #endif
 }
 // Orders stores past the caches before whatever tells another thread that they are done.
@@ -55,7 +59,7 @@ IM2WINGEN_INLINE Vector shuffle(Vector a, Vector b, std::integer_sequence<int, i
 #if defined(__clang__)
   return __builtin_shufflevector(a, b, pattern(i)...);
 #else
-  typedef std::conditional_t<sizeof(Element) == 8, int64_t, int32_t> Lane;
+  typedef std::conditional_t<sizeof(Sum) == 8, int64_t, int32_t> Lane;
   typedef Lane Mask __attribute__((vector_size(LANES * sizeof(Lane))));
   return __builtin_shuffle(a, b, Mask{pattern(i)...});
 #endif
@@ -81,7 +85,7 @@ IM2WINGEN_INLINE void transpose_fours(Vector a, Vector b, Vector c, Vector d, Ve
 }
 // The j-th four lanes.
 template <int j>
-IM2WINGEN_INLINE void store_four(Element* to, Vector v) {
+IM2WINGEN_INLINE void store_four(Output* to, Outputs v) {
   if constexpr (LANES == 4)
     store(to, v);
   else

@@ -72,9 +72,9 @@ def test_usage(cli, words, sentence):
 
 
 def test_what_the_cpu_cannot_run(cli):
-    ran = cli("tune", *SMALL, "--backend", "cpu", "--precision", "bf16")
+    ran = cli("tune", *SMALL, "--backend", "cpu", "--precision", "fp16")
     assert ran.code == 3
-    assert "simd computes fp32 and fp64; the problem is bf16" in ran.err
+    assert "simd computes fp32, fp64, bf16, int8; the problem is fp16" in ran.err
     assert cli("tune", *SMALL, "--backend", "cuda").code == 4  # there is none
 
 

@@ -162,7 +162,9 @@ def test_the_space_is_mostly_legal_and_replays(shape: str, layout: str) -> None:
 )  # fmt: skip
 def test_vectors_of_a_batch(layout: str, n: int, precision: str, lanes: int, units: int) -> None:
     problem = problem_of(f"n{n}c4h6w6k8r3s3", layout, "none", precision)
-    of = SimdVectors(problem=problem, target=cpu_preset("x86-64-avx512"), vector_of=vectors_of(problem)[0])
+    of = SimdVectors(
+        problem=problem, target=cpu_preset("x86-64-avx512"), product="fma", vector_of=vectors_of(problem)[0]
+    )
     assert (of.lanes, of.units) == (lanes, units)
 
 

@@ -7,7 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from im2wingen.bench.accuracy import demand_accurate, demand_written, tested_images
-from im2wingen.bench.cpu.contestant import Arrays
+from im2wingen.bench.cpu.contestant import Arrays, spoiled
+from im2wingen.dtypes import from_storage
 from im2wingen.outcome import ErrorStats
 from im2wingen.problem import ConvProblem
 from im2wingen.reference import conv_reference
@@ -29,8 +30,8 @@ class CpuReference:
 
     def check(self, y: NDArray[Any]) -> ErrorStats:
         """The errors of a whole y; PeerUnavailableError if it is wrong or has elements never written."""
-        demand_written(int(np.count_nonzero(np.isnan(y))), y.size)
-        difference = y[list(self.images)] - self.y
+        demand_written(spoiled(y), y.size)
+        difference = from_storage(y[list(self.images)], self.problem.y_dtype) - self.y
         max_error = float(np.abs(difference).max())
         norm_error = float(np.linalg.norm(difference.ravel()) / np.linalg.norm(self.y.ravel()))
         return demand_accurate(self.problem, ErrorStats(max_error=max_error, norm_error=norm_error))

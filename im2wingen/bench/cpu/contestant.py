@@ -8,35 +8,57 @@ import numpy as np
 from numpy.typing import NDArray
 
 from im2wingen.bench.cpu.clock import ClockProbe
+from im2wingen.cpu.data import array_forms
 from im2wingen.cpu.memory import aligned_bytes
 from im2wingen.cpu_target import CpuTarget
+from im2wingen.dtypes import to_storage
 from im2wingen.problem import ConvProblem
+from im2wingen.verify_data import input_scale
 
 _SEED = 2026
+_BF16_NAN, _BF16_INF = 0x7FFF, 0x7F80
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrays:
-    """x, w and y as they lie in memory (problem.x_shape and so on), float32."""
+    """x, w and y as they lie in memory (problem.x_shape and so on), each in its storage dtype."""
 
-    x: NDArray[np.float32]
-    w: NDArray[np.float32]
-    y: NDArray[np.float32]
+    x: NDArray[Any]
+    w: NDArray[Any]
+    y: NDArray[Any]
 
     @classmethod
     def of(cls, problem: ConvProblem) -> "Arrays":
-        """Normal x; normal w of variance 1/gemm_k, so that y is about normal too; y is NaN, its pages are there."""
+        """Normal x; normal w of variance 1/gemm_k, so that y is about normal too; of int8 those that verify has.
+
+        y is spoiled, and its pages are there.
+        """
         generator = np.random.default_rng(_SEED)
-
-        def array(shape: tuple[int, ...]) -> NDArray[np.float32]:
-            return aligned_bytes(4 * int(np.prod(shape))).view(np.float32).reshape(shape)
-
-        made = cls(x=array(problem.x_shape), w=array(problem.w_shape), y=array(problem.y_shape))
-        generator.standard_normal(out=made.x, dtype=np.float32)
-        generator.standard_normal(out=made.w, dtype=np.float32)
-        made.w[...] *= problem.gemm_k**-0.5
-        made.y.fill(np.nan)
+        forms = array_forms(problem)
+        views = {
+            name: aligned_bytes(forms[name].size_bytes).view(forms[name].dtype).reshape(forms[name].shape)
+            for name in ("x", "w", "y")
+        }
+        for name in ("x", "w"):
+            numbers = generator.standard_normal(forms[name].shape, dtype=np.float32)
+            numbers *= np.float32(input_scale(problem, name, "normal"))
+            views[name][...] = to_storage(numbers, problem.precision)
+        made = cls(**views)
+        made.spoil()
         return made
+
+    def spoil(self) -> None:
+        """Fill y with what no kernel writes: NaN or the least integer."""
+        self.y.fill({"f": np.nan, "u": _BF16_NAN, "i": np.iinfo(np.int32).min}[self.y.dtype.kind])
+
+
+def spoiled(y: NDArray[Any]) -> int:
+    """Elements of y that still are what `spoil` writes, or NaN."""
+    if y.dtype.kind == "f":
+        return int(np.count_nonzero(np.isnan(y)))
+    if y.dtype.kind == "i":
+        return int(np.count_nonzero(y == np.iinfo(y.dtype).min))
+    return int(np.count_nonzero((y & _BF16_NAN) > _BF16_INF))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,6 +22,8 @@ def contestants(session: CpuSession) -> list[CpuContestant]:
     The copy is NumPy's, which one thread does; the product has all threads.
     """
     problem, arrays = session.problem, session.arrays
+    if problem.precision != "fp32":
+        raise PeerUnavailableError("im2col is written for fp32")
     if problem.groups > 1:
         raise PeerUnavailableError("im2col is not written for groups")
     if problem.im2col_bytes > available_bytes():

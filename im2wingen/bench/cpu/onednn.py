@@ -24,14 +24,17 @@ def contestants(session: CpuSession) -> list[CpuContestant]:
         raise PeerUnavailableError("oneDNN is called for x and y of one layout alone")
     torch.set_grad_enabled(False)
     torch.set_num_threads(session.target.cores)
-    ways = _nhwc_ways(torch, session) if problem.x_layout == "nhwc" else _nchw_ways(torch, session)
+    if problem.precision == "int8":
+        ways = _quantized_ways(torch, session)
+    else:
+        ways = _nhwc_ways(torch, session) if problem.x_layout == "nhwc" else _nchw_ways(torch, session)
     return [_contestant(torch, problem, name, detail, convolve) for name, (detail, convolve) in ways.items()]
 
 
 def _nhwc_ways(torch: Any, session: CpuSession) -> dict[str, tuple[str, Convolve]]:
     problem = session.problem
-    x = torch.from_numpy(session.arrays.x).permute(0, 3, 1, 2)
-    w = torch.from_numpy(session.arrays.w).permute(0, 3, 1, 2)
+    x = _tensor(torch, session.arrays.x).permute(0, 3, 1, 2)
+    w = _tensor(torch, session.arrays.w).permute(0, 3, 1, 2)
     ways = {"onednn": ("conv2d, channels_last", _plain(torch, problem, x, w))}
     if session.prepacked:
         ways["onednn packed"] = ("_convolution_pointwise, channels_last, packed", _packed(torch, problem, x, w))
@@ -41,7 +44,7 @@ def _nhwc_ways(torch: Any, session: CpuSession) -> dict[str, tuple[str, Convolve
 def _nchw_ways(torch: Any, session: CpuSession) -> dict[str, tuple[str, Convolve]]:
     """With oneDNN's own reorders, and by way of channels_last with PyTorch's copies; all end in an NCHW y."""
     problem = session.problem
-    x, w, y = (torch.from_numpy(array) for array in (session.arrays.x, session.arrays.w, session.arrays.y))
+    x, w, y = (_tensor(torch, array) for array in (session.arrays.x, session.arrays.w, session.arrays.y))
     last = torch.empty_like(x, memory_format=torch.channels_last)
     last_w = w.contiguous(memory_format=torch.channels_last)
 
@@ -66,6 +69,36 @@ def _nchw_ways(torch: Any, session: CpuSession) -> dict[str, tuple[str, Convolve
     return ways
 
 
+def _quantized_ways(torch: Any, session: CpuSession) -> dict[str, tuple[str, Convolve]]:
+    """PyTorch's quantized convolution: packed filters, x as uint8 with 128 for zero, y as fp32.
+
+    It takes no int8 x and gives no int32 y. Bringing x into that form is not in the time.
+    """
+    problem = session.problem
+    if problem.x_layout != "nhwc" or not session.prepacked or _pads_differ(problem):
+        raise PeerUnavailableError("oneDNN's int8 is called for NHWC, equal pads and packed filters alone")
+    x = torch.from_numpy((session.arrays.x.astype("int16") + 128).astype("uint8")).permute(0, 3, 1, 2)
+    w = torch.from_numpy(session.arrays.w).permute(0, 3, 1, 2)
+    stride, dilation = [problem.stride_h, problem.stride_w], [problem.dilation_h, problem.dilation_w]
+    padding = [problem.pad_top, problem.pad_left]
+    ones, zeros = torch.ones(problem.k), torch.zeros(problem.k, dtype=torch.int)
+    ops, groups, zero = torch.ops.onednn, problem.groups, 128
+    packed = ops.qconv_prepack(w, ones, 1.0, zero, stride, padding, dilation, groups, list(x.shape))
+
+    def run() -> Any:
+        return ops.qconv2d_pointwise(
+            x, 1.0, zero, packed, ones, zeros, None, stride, padding, dilation, groups, 1.0, 0, torch.float32, "none",
+            [], "",
+        )  # fmt: skip
+
+    return {"onednn packed": ("qconv2d_pointwise, channels_last, packed, uint8 x with zero point, fp32 y", run)}
+
+
+def _tensor(torch: Any, array: NDArray[Any]) -> Any:
+    found = torch.from_numpy(array)
+    return found.view(torch.bfloat16) if array.dtype == "uint16" else found
+
+
 def _contestant(torch: Any, problem: ConvProblem, name: str, detail: str, convolve: Convolve) -> CpuContestant:
     held: list[Any] = [None]
 
@@ -77,7 +110,7 @@ def _contestant(torch: Any, problem: ConvProblem, name: str, detail: str, convol
         y = held[0].permute(0, 2, 3, 1) if problem.y_layout == "nhwc" else held[0]
         if not y.is_contiguous():
             raise PeerUnavailableError(f"wrong result: y has the strides {held[0].stride()}, not {problem.y_layout}'s")
-        found: NDArray[Any] = y.numpy()
+        found: NDArray[Any] = (y.view(torch.uint16) if y.dtype == torch.bfloat16 else y).numpy()
         return found
 
     return CpuContestant(
@@ -122,10 +155,14 @@ def _reordered(
 def _geometry(torch: Any, problem: ConvProblem, x: Any) -> tuple[Convolve, list[int], list[int], list[int]]:
     """x as oneDNN gets it, at each call, and padding, stride, dilation; PyTorch pads where the pads differ."""
     stride, dilation = [problem.stride_h, problem.stride_w], [problem.dilation_h, problem.dilation_w]
-    if problem.pad_top == problem.pad_bottom and problem.pad_left == problem.pad_right:
+    if not _pads_differ(problem):
         return lambda: x, [problem.pad_top, problem.pad_left], stride, dilation
     pads = (problem.pad_left, problem.pad_right, problem.pad_top, problem.pad_bottom)
     return lambda: torch.nn.functional.pad(x, pads), [0, 0], stride, dilation
+
+
+def _pads_differ(problem: ConvProblem) -> bool:
+    return problem.pad_top != problem.pad_bottom or problem.pad_left != problem.pad_right
 
 
 def onednn_version(torch: Any) -> str:

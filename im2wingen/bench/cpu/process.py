@@ -18,6 +18,7 @@ from im2wingen.problem import ConvProblem
 from im2wingen.settings import environment_with
 
 _ENDING_LIMIT_S = 30.0
+_PRECISIONS = ("fp32", "bf16", "int8")
 
 
 def run_cpu_bench(
@@ -72,8 +73,8 @@ def run_cpu_bench(
 
 def _check_peers(problem: ConvProblem) -> None:
     """UsageError for what no peer computes."""
-    if problem.precision != "fp32":
-        raise UsageError(f"precision is {problem.precision!r}; bench on the CPU measures fp32")
+    if problem.precision not in _PRECISIONS:
+        raise UsageError(f"precision is {problem.precision!r}; bench on the CPU measures {', '.join(_PRECISIONS)}")
     if not {problem.x_layout, problem.y_layout} <= {"nhwc", "nchw"}:
         raise UsageError(f"layout is {problem.layout!r}; bench on the CPU measures nhwc, nchw, nchw-nhwc and nhwc-nchw")
 

@@ -50,7 +50,8 @@ def cpu_caption_of(result: CpuBenchResult) -> str:
     return (
         f"{result.device} ({result.arch}){clock}, {options.threads} pinned threads, {software}, {result.date[:10]}: "
         f"{options.precision} {options.layout}, {batch}{packing}; median of {options.rounds} rounds, interleaved in "
-        f"one process (CPU protocol {result.protocol}){_spreads(result)}. Peak: multiply-adds on registers in the same "
+        f"one process (CPU protocol {result.protocol}){_spreads(result)}. "
+        f"Peak: {_kind(options.precision)}multiply-adds on registers in the same "
         f"process, {result.peak_gflops:.0f} GFLOPS.{_at_clock(result)} Speed-ups are over the peer's best way. Window: "
         f"copies of x that our kernel makes; explicit: the im2win tensor; both over the im2col matrix, averaged "
         f"arithmetically. Error: norm-relative against float64."
@@ -89,6 +90,11 @@ def _clock_columns(result: CpuBenchResult) -> list[Column[CpuLayerResult]]:
             mean=share(result.geometric_mean_peak_share_at_clock()),
         ),
     ]
+
+
+def _kind(precision: str) -> str:
+    """Of the peak's multiply-adds, where it isn't the layers' own."""
+    return "" if precision == "fp32" else "fp32 "
 
 
 def _at_clock(result: CpuBenchResult) -> str:

@@ -9,16 +9,18 @@ from im2wingen.outcome import ErrorStats
 from im2wingen.problem import ConvProblem
 
 
-def session(shape: str, layout: str = "nhwc", *, prepacked: bool = False, db: str | None = None) -> CpuSession:
-    problem = ConvProblem.parse(shape, precision="fp32", layout=layout)
+def session(
+    shape: str, layout: str = "nhwc", *, prepacked: bool = False, db: str | None = None, precision: str = "fp32"
+) -> CpuSession:
+    problem = ConvProblem.parse(shape, precision=precision, layout=layout)
     return CpuSession(
         problem=problem, arrays=Arrays.of(problem), target=cpu_with(), prepacked=prepacked, db=db
     )  # fmt: skip
 
 
 def error_of(asked: CpuSession, contestant: CpuContestant) -> ErrorStats:
-    """Of a run on a y full of NaN; PeerUnavailableError if it's wrong."""
-    asked.arrays.y.fill(float("nan"))
+    """Of a run on a spoiled y; PeerUnavailableError if it's wrong."""
+    asked.arrays.spoil()
     contestant.launch()
     return CpuReference.of(asked.problem, asked.arrays).check(contestant.output())
 

@@ -71,6 +71,30 @@ def test_onednn_is_right_in_every_way(shape: str, layout: str, prepacked: bool) 
         assert contestant.workspace_bytes is None
 
 
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("precision", ["bf16", "int8"])
+def test_onednn_in_bf16_and_int8(layout: str, precision: str) -> None:
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    asked = session("n2c16h9w9k16r3s3pad1", layout, prepacked=True, precision=precision)
+    if (precision, layout) == ("int8", "nchw"):
+        with pytest.raises(PeerUnavailableError, match="int8 is called for NHWC"):
+            onednn.contestants(asked)
+        return
+    found = onednn.contestants(asked)
+    assert "onednn packed" in [c.name for c in found]
+    for contestant in found:
+        assert error_of(asked, contestant).norm_error < (1e-12 if precision == "int8" else 4e-3), contestant.name
+
+
+@pytest.mark.parametrize("precision", ["bf16", "int8"])
+def test_ours_in_bf16_and_int8(precision: str, tmp_path: Path) -> None:
+    asked = session("n2c16h9w9k16r3s3", precision=precision, prepacked=True, db=str(tmp_path / "none.sqlite"))
+    assert error_of(asked, ours.contestant(asked)).norm_error < 4e-3
+    for peer in (im2col, direct):
+        with pytest.raises(PeerUnavailableError, match="is written for fp32"):
+            peer.contestants(asked)
+
+
 def test_onednn_takes_one_layout_alone() -> None:
     pytest.importorskip("torch", reason="PyTorch is not installed")
     with pytest.raises(PeerUnavailableError, match="one layout alone"):

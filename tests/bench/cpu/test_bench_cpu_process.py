@@ -81,7 +81,7 @@ def test_what_the_cpu_cannot_do_is_said_at_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("problem", "sentence"),
     [
-        (SimpleNamespace(precision="fp64"), "precision is 'fp64'; bench on the CPU measures fp32"),
+        (SimpleNamespace(precision="fp64"), "precision is 'fp64'; bench on the CPU measures fp32, bf16, int8"),
         (
             SimpleNamespace(precision="fp32", x_layout="chwn", y_layout="nhwc", layout="chwn-nhwc"),
             "layout is 'chwn-nhwc'",
