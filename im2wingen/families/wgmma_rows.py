@@ -49,6 +49,7 @@ def plan(problem: ConvProblem, target: Target, config: WgmmaRowsConfig) -> Plan:
             "BF16": problem.precision == "bf16",
             "SPLIT": geometry.split,
             "ITEM_TILES": config.item_tiles,
+            "STAGED_Y": config.staged_y,
             "CONSUMERS": config.num_consumer_warpgroups,
             "MULTIPLYING": config.multiplying_consumers,
             "TRANSFORMERS": config.num_transformer_warps,

@@ -29,6 +29,7 @@ class Case:
 UNITS: dict[str, Any] = {"row_order": "units", "unit_rows": 2}
 ROWS: dict[str, Any] = {"row_items": True}
 COLUMNS: dict[str, Any] = {"slot_order": "columns"}
+DIRECT: dict[str, Any] = {"staged_y": False}
 
 CASES = {
     # ---- extents ----
@@ -150,6 +151,9 @@ CASES = {
     "tf32, K = 7": Case("n2c3h9w11k7r3s3", {"block_n": 16}, "tf32"),
     "tf32, NCHW, K = 7": Case("n2c3h7w9k7r3s3", {"block_n": 16}, "tf32", "bias", layout="nchw"),
     "tf32, two tiles": Case("n2c3h20w19k16r3s3pad1", UNITS | {"item_tiles": 2}, "tf32", layout="nchw"),
+    # from registers; the last warps have no channel, rows of whole sectors
+    "tf32, NCHW, as held": Case("n2c3h7w9k7r3s3", DIRECT | {"block_n": 16}, "tf32", "bias_relu", layout="nchw"),
+    "fp32, NCHW, as held": Case("n2c3h9w18k24r3s3", DIRECT | ROWS | UNITS | {"l2_bursts": True}, "fp32", layout="nchw"),
     # a partial sum for each step, some of one block, one of each; accumulators that stay in their registers
     "fp32, 3x3": Case("n2c3h9w11k16r3s3pad1", {"block_rows": 3}, "fp32", "bias", seeds=(0, 1, 2)),
     "fp32, 11x11": Case("n2c3h23w27k32r11s11st4", {"num_consumer_warpgroups": 2}, "fp32", "bias_relu", seeds=(0, 2)),

@@ -30,7 +30,7 @@ def config_of(problem: ConvProblem, **changes: Any) -> WgmmaRowsConfig:
     """
     wanted = {
         "block_rows": min(problem.stride_h, problem.r), "slot_columns": min(problem.stride_w, problem.s),
-        "block_n": round_up(problem.k, 8),
+        "block_n": round_up(problem.k, 8), "staged_y": problem.y_layout == "nchw",
     } | _SMALL | changes  # fmt: skip
     wanted.setdefault("multiplying_consumers", wanted["num_consumer_warpgroups"])
     ring = wanted.pop("ring_blocks", None)
