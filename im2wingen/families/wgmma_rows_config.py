@@ -40,6 +40,7 @@ class WgmmaRowsConfig(Config):
     row_order: RowOrder
     unit_rows: int  # 1 for strips
     l2_bursts: bool  # of x; units alone have them
+    pack_kernel: bool  # packs the filters before this one; else each CTA packs its own
     programmatic_launch: bool
 
     @property
@@ -196,6 +197,11 @@ class WgmmaRowsGeometry:
         """Of the channels of a CTA."""
         scales = _SCALE_BYTES if self.split else 0
         return (self.parts * self.chunks * CHUNK_BYTES + scales) * self.config.block_n
+
+    @property
+    def pack_rounds(self) -> int:
+        """In which the consumers' threads pack the filters of a CTA, a chunk each."""
+        return ceil_div(self.chunks * self.config.block_n, 128 * self.config.num_consumer_warpgroups)
 
     @property
     def item_step(self) -> int:

@@ -36,6 +36,8 @@ static_assert(kTeams <= kRingBlocks, "a wait tells a round of the ring from the 
 static_assert(kRowOrder == UNITS || UNIT_ROWS == 1, "strips have no units");
 static_assert(kRowOrder == UNITS || !kBursts, "bursts follow the units");
 static_assert(!kSplit || sizeof(Element) == 4, "an fp32 is split");
+static_assert(kPackKernel || !kSplit, "halves of a filter are packed by a kernel of its own");
+static_assert(kPackKernel || !kProgrammaticLaunch, "it begins early beside its packing kernel alone");
 
 // ---- shared memory ----
 struct Smem {
@@ -75,7 +77,7 @@ __device__ __forceinline__ void init_barriers(const Smem& smem) {
     ptx::mbarrier_init(smem.raw_empty + i, kTeamWarps);
   }
   for (int i = 0; i < kConsumers; ++i) ptx::mbarrier_init(smem.multiplied + i, 4);
-  ptx::mbarrier_init(smem.filters_full, 1);
+  ptx::mbarrier_init(smem.filters_full, kPackKernel ? 1 : 4 * kConsumers);
 }
 __device__ __forceinline__ void wait(uint64_t* barrier, uint32_t parity) {
   while (!ptx::mbarrier_try_wait_parity(barrier, parity)) {

@@ -210,6 +210,7 @@ RULE_CASES: list[tuple[str, str, dict[str, Any], dict[str, Any], str | None]] = 
     ("block_rows is R", DILATED, {"slot_columns": 1}, {"block_rows": 3}, "blocks cover a window's rows once"),
     ("slot_columns is S", DILATED, {"slot_columns": 1}, {"slot_columns": 2}, "slots cover its columns once"),
     ("bursts follow", SHAPE, {}, {"l2_bursts": True}, "bursts follow the units"),
+    ("programmatic_launch and", SHAPE, {"programmatic_launch": True}, {"pack_kernel": False}, "it begins early beside"),
     # 64 x 9 taps in chunks of eight rows of a column, or one each
     ("a window is at most", "n1c1h70w40k8r64s9", {"block_rows": 8}, {"block_rows": 1, "ring_blocks": 140}, None),
     ("the accumulators fit", "n1c3h32w33k256r3s3", {}, {"item_tiles": 2}, None),
@@ -258,7 +259,7 @@ def test_the_default_compiles_to_tensor_core_code_without_spills(
     counts = instruction_counts(cubin)
     assert counts["HGMMA"] == products * (1 if precision == "fp32" else config.item_tiles)
     assert ("STSM" in counts) == (layout == "nchw" and precision == "fp16")
-    assert counts["UBLKCP"] >= 2
+    assert counts["UBLKCP"] >= 1 + config.pack_kernel
     assert not {"LDL", "STL", "HMMA"} & counts.keys()
     assert cubin.spill_bytes == 0
     assert "C7512" not in cubin.log  # products one by one, for want of registers

@@ -51,6 +51,9 @@ ROWS: dict[str, Any] = {"shape": "n2c3h9w81k24r3s3", "config": {"row_items": Tru
 TEAMS: dict[str, Any] = {
     "shape": "n2c5h11w82k8r5s5st2pad1", "config": {"num_transformer_warps": 4, "team_warps": 2},
 }  # fmt: skip
+PACKED_HERE: dict[str, Any] = {
+    "shape": "n2c3h9w11k72r3s3", "config": {"block_n": 32, "num_consumer_warpgroups": 2, "pack_kernel": False},
+}  # fmt: skip
 PACK: dict[str, Any] = {"template": "pack_rows"}
 # one product an output, so that its rounding shows; four lanes begin in the same bank; 9 x 15 outputs
 ONE_TAP: dict[str, Any] = {"precision": "tf32", "shape": "n1c1h40w41k8r1s1", "config": {}}
@@ -73,6 +76,8 @@ MUTANTS = {
     "half of the filters are expected": one(
         "smem.filters_full, FILTER_BYTES);\n", "smem.filters_full, FILTER_BYTES / 2);\n"
     ),
+    "one consumer's warps pack for two": one("kPackKernel ? 1 : 4 * kConsumers", "4", **PACKED_HERE),
+    "the first channels are packed by all": one("packed_unit(w, first + unit)", "packed_unit(w, unit)", **PACKED_HERE),
     "raw rows are not awaited": one(RAW_FULL, ""),
     "raw rows are awaited with the wrong parity": one(RAW_FULL, RAW_FULL.replace("parity)", "parity ^ 1)")),
     "a free raw buffer is not awaited": one(RAW_EMPTY, ""),
