@@ -42,6 +42,7 @@ class WgmmaRowsConfig(Config):
     row_order: RowOrder
     unit_rows: int  # 1 for strips
     l2_bursts: bool  # of x; units alone have them
+    pack_kernel: bool  # packs the filters before this one; else each CTA packs its own
     programmatic_launch: bool
 
     @property
@@ -199,6 +200,11 @@ class WgmmaRowsGeometry:
         scales = _SCALE_BYTES if self.split else 0
         return (self.parts * self.chunks * CHUNK_BYTES + scales) * self.config.block_n
 
+    @property
+    def pack_rounds(self) -> int:
+        """In which the consumers' threads pack the filters of a CTA, a chunk each."""
+        return ceil_div(self.chunks * self.config.block_n, 128 * self.config.num_consumer_warpgroups)
+
     def items(self, rows: int) -> int:
         """Of a segment of so many output rows."""
         if self.config.row_items:
@@ -229,7 +235,7 @@ class WgmmaRowsGeometry:
         bias = 0 if self.problem.epilogue == "none" else config.block_n * 4
         blocks = config.ring_blocks + self.mirrored_blocks
         scales = _SCALE_BYTES * (blocks + 2 * config.num_transformer_warps) if self.split else 0
-        staged = 2 * (config.num_consumer_warpgroups + 1) if config.staged_y else 0
+        staged = 6 * config.num_consumer_warpgroups if config.staged_y else 0
         barriers = (2 * config.ring_blocks + 2 * buffers + config.num_consumer_warpgroups + 1 + staged) * _BARRIER_BYTES
         whole = self.ring_bytes + buffers * self.raw_bytes + self.filter_bytes + self.staging_bytes
         return whole + bias + scales + barriers

@@ -99,6 +99,12 @@ RULES = (
         holds=lambda problem, target, config: config.row_order == "units" or not config.l2_bursts,
     ),
     Rule(
+        sentence="programmatic_launch and fp32 need pack_kernel",
+        holds=lambda problem, target, config: (
+            config.pack_kernel or not (config.programmatic_launch or problem.precision == "fp32")
+        ),
+    ),
+    Rule(
         sentence=f"a window is at most {MAX_PRODUCTS} products",
         holds=lambda problem, target, config: _geometry(problem, config).products <= MAX_PRODUCTS,
     ),

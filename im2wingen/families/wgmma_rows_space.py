@@ -25,6 +25,7 @@ _DRAM_BOUND = 2.0  # times the tensor core's demand
 _LONG_TILE = 600.0  # cycles of a tile whose barriers and stores another consumer hides
 _SPARE_BLOCKS = 7  # of the ring, beyond those that items hold: transformers write them
 _UNIT_ROWS = (2, 1, 4, 8)
+_FEW_PACK_ROUNDS, _MAX_PACK_ROUNDS = 2, 4
 _CRAMPED = 1.4  # times the estimate where two consumers and a spare block don't fit
 _WHOLE_GROUP = 3  # transformers that are a warpgroup with the loading warp, which may hand registers to consumers
 
@@ -59,6 +60,9 @@ def suggest(problem: ConvProblem, target: Target, choose: Choose) -> WgmmaRowsCo
             unit_rows=_choose_of(choose, "unit_rows", [rows for rows in _UNIT_ROWS if rows == 1 or rows <= problem.p]),
             l2_bursts=choose("l2_bursts", [True, False]),
         )
+    config = replace(config, pack_kernel=_choose_of(choose, "pack_kernel", _pack_kernels(config, problem)))
+    if not config.pack_kernel:
+        return config
     return replace(config, programmatic_launch=choose("programmatic_launch", [True, False]))
 
 
@@ -141,7 +145,7 @@ def _all_shapes(problem: ConvProblem) -> Iterator[WgmmaRowsConfig]:
                         row_items=row_items, staged_y=staged, item_tiles=1, num_consumer_warpgroups=1,
                         multiplying_consumers=1, num_transformer_warps=transformers, team_warps=transformers,
                         raw_stages=1, ring_blocks=1, row_order="strips", unit_rows=1, l2_bursts=False,
-                        programmatic_launch=False,
+                        pack_kernel=True, programmatic_launch=False,
                     )  # fmt: skip
                     yield replace(config, ring_blocks=_least_ring(config, problem))
 
@@ -186,6 +190,16 @@ def _teams(config: WgmmaRowsConfig, problem: ConvProblem) -> list[int]:
     warps = config.num_transformer_warps
     wanted = (warps, 1, 2) if problem.element_bytes == 4 else (1, 2, warps)
     return [team for team in dict.fromkeys(wanted) if warps % team == 0]
+
+
+def _pack_kernels(config: WgmmaRowsConfig, problem: ConvProblem) -> list[bool]:
+    """Whether a kernel packs the filters; few of them are sooner packed by each CTA."""
+    if problem.precision == "fp32":
+        return [True]
+    rounds = WgmmaRowsGeometry(problem=problem, config=config).pack_rounds
+    if rounds > _MAX_PACK_ROUNDS:
+        return [True]
+    return [False, True] if rounds <= _FEW_PACK_ROUNDS else [True, False]
 
 
 def _rings(config: WgmmaRowsConfig, problem: ConvProblem) -> list[int]:

@@ -101,9 +101,9 @@ __device__ __forceinline__ void consume(const Smem& smem, int index, int warp, i
         store_tiles<0>(acc, blocks, first_block + unneeded, item, staged, smem.staging, y, probe, policy);
       }
       if constexpr (kStaged) {
-        await_staged(smem, staged, lane);
+        await_staged(smem, staged);
         store_runs(smem.staging, item, staged, y, probe, policy);
-        give_place_back(smem, staged, lane);
+        ptx::mbarrier_arrive(smem.stored + staged.number % kStagedItems);
       }
       if (kRepair && probe.saw_nan()) {
         if constexpr (kStaged)

@@ -15,12 +15,14 @@ constexpr int RAW_PARTS = kInputChannelsLast ? 1 : C;  // runs of neighbouring i
 constexpr int RAW_PART_BYTES = (15 + BLOCK_ROWS * INPUT_ROW_BYTES + 4 + 15) / 16 * 16;
 constexpr int RAW_BYTES = RAW_PARTS * RAW_PART_BYTES;  // of a buffer
 constexpr int kTeams = kTransformers / kTeamWarps, RAW_BUFFERS = kTeams * kRawStages;
+constexpr int RAW_ARRIVALS = kOutputChannelsLast ? 1 : 32;  // of a warp that has read a buffer
 constexpr int FILTER_CHUNKS = CHUNKS * WGMMA_N;  // of one part
 constexpr int FILTER_BYTES = PARTS * FILTER_CHUNKS * 16 + (kSplit ? WGMMA_N * 8 : 0);
 constexpr int SECTOR = 32 / sizeof(Element);  // what L2 writes at once
-// Items that are staged or stored, at most, and a place more for what sectors share. Runs of pixels begin with
-// a sector anew where the segment changes, which it does so often between them.
-constexpr int kStagedItems = kStaged ? kConsumers + 1 : 0;
+// Rounds of barriers of staged items: who waits for an item of two rounds ago may be a round behind another consumer.
+constexpr int kStagedItems = kStaged ? 3 * kConsumers : 0;
+// Runs of pixels begin with a sector anew where the segment changes, which it does so often among items that lie in
+// staging: one of each consumer, and what the first shares with the one before.
 constexpr bool kLongSegments = kRowOrder == STRIPS && P * Q >= kConsumers * ITEM_SLOTS;  // but for a strip's two ends
 constexpr int SEGMENT_CHANGES = kLongSegments && kConsumers > 1 ? 1 : kConsumers - 1;
 constexpr int STAGED_PIXELS = kConsumers * ITEM_SLOTS + 2 * SECTOR * (SEGMENT_CHANGES + 1);
@@ -47,6 +49,8 @@ static_assert(kRowOrder == UNITS || !kBursts, "bursts follow the units");
 static_assert(!kStaged || !kOutputChannelsLast, "an NHWC y is stored as threads hold it");
 static_assert(kStaged || kOutputChannelsLast || sizeof(Element) == 4, "threads hold single elements of an NCHW y");
 static_assert(!kSplit || sizeof(Element) == 4, "an fp32 is split");
+static_assert(kPackKernel || !kSplit, "halves of a filter are packed by a kernel of its own");
+static_assert(kPackKernel || !kProgrammaticLaunch, "it begins early beside its packing kernel alone");
 
 // ---- shared memory ----
 struct Smem {
@@ -85,13 +89,13 @@ __device__ __forceinline__ void init_barriers(const Smem& smem) {
   }
   for (int i = 0; i < RAW_BUFFERS; ++i) {
     ptx::mbarrier_init(smem.raw_full + i, 1);
-    ptx::mbarrier_init(smem.raw_empty + i, kTeamWarps);
+    ptx::mbarrier_init(smem.raw_empty + i, kTeamWarps * RAW_ARRIVALS);
   }
   for (int i = 0; i < kConsumers; ++i) ptx::mbarrier_init(smem.multiplied + i, 4);
-  ptx::mbarrier_init(smem.filters_full, 1);
+  ptx::mbarrier_init(smem.filters_full, kPackKernel ? 1 : 4 * kConsumers);
   for (int i = 0; i < kStagedItems; ++i) {
-    ptx::mbarrier_init(smem.staged + i, 4);
-    ptx::mbarrier_init(smem.stored + i, 8);
+    ptx::mbarrier_init(smem.staged + i, 128);
+    ptx::mbarrier_init(smem.stored + i, 128);
   }
 }
 __device__ __forceinline__ void wait(uint64_t* barrier, uint32_t parity) {

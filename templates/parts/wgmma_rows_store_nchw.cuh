@@ -17,9 +17,6 @@ struct StagedItem {
   int begin, end;
   int place;         // of pixel `begin` in a run that begins with a sector
   bool first, last;  // of those that share sectors
-
-  __device__ __forceinline__ int slot() const { return number % kStagedItems; }
-  __device__ __forceinline__ uint32_t parity() const { return number / kStagedItems & 1; }
 };
 
 // Where the items of a segment are in staging. All consumers walk the same segments.
@@ -36,27 +33,20 @@ struct Staging {
   }
 };
 
-// A warp's arrival, after what all its lanes did.
-__device__ __forceinline__ void arrive_for_warp(uint64_t* barrier, int lane) {
-  __syncwarp();
-  if (lane == 0) ptx::mbarrier_arrive(barrier);
+// Waits for item `number` at the barriers of items, where there is one.
+__device__ __forceinline__ void await_item(uint64_t* barriers, int number) {
+  if (number >= 0) wait(barriers + number % kStagedItems, number / kStagedItems & 1);
 }
-// What lay in the item's place before, and what the item after that took over, has been stored.
+// All items but the last of the other consumers have been stored: some may be short, and lie where the new one will.
 __device__ __forceinline__ void await_place(const Smem& smem, const StagedItem& staged) {
-  wait(smem.stored + staged.slot(), staged.parity() ^ 1);
+#pragma unroll
+  for (int i = 0; i < kConsumers; ++i) await_item(smem.stored, staged.number - kConsumers - i);
 }
 // The item and what its first sectors share with the one before are there.
-__device__ __forceinline__ void await_staged(const Smem& smem, const StagedItem& staged, int lane) {
-  arrive_for_warp(smem.staged + staged.slot(), lane);
-  if (!staged.first) {
-    const int before = staged.number - 1;
-    wait(smem.staged + before % kStagedItems, before / kStagedItems & 1);
-  }
-  wait(smem.staged + staged.slot(), staged.parity());
-}
-__device__ __forceinline__ void give_place_back(const Smem& smem, const StagedItem& staged, int lane) {
-  arrive_for_warp(smem.stored + staged.slot(), lane);
-  if (lane == 0 && staged.number > 0) ptx::mbarrier_arrive(smem.stored + (staged.number - 1) % kStagedItems);
+__device__ __forceinline__ void await_staged(const Smem& smem, const StagedItem& staged) {
+  ptx::mbarrier_arrive(smem.staged + staged.number % kStagedItems);
+  if (!staged.first) await_item(smem.staged, staged.number - 1);
+  await_item(smem.staged, staged.number);
 }
 
 // Runs of channels so far apart begin as far into a sector.

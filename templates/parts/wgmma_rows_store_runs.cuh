@@ -7,8 +7,7 @@ struct RunUnit {
 
   __device__ __forceinline__ bool whole() const { return from == 0 && to == UNIT; }
 };
-constexpr int RUN_UNITS = ITEM_SLOTS / UNIT;         // of an item's channel, in whole sectors
-constexpr int EDGE_UNITS = RUN_UNITS + SECTOR / UNIT;  // and where a run ends within a sector
+constexpr int RUN_UNITS = ITEM_SLOTS / UNIT;  // of an item's channel, in whole sectors
 __device__ __forceinline__ RunUnit run_unit(const Item& item, const StagedItem& staged, int channel, int unit) {
   const int k = item.channel + channel, into = elements_into_sector(item.segment, k);
   const int pixel = whole_sectors(into + staged.begin) + unit * UNIT - into;
@@ -22,14 +21,20 @@ __device__ __forceinline__ int64_t run_offset(const Item& item, const RunUnit& u
   return output_offset(item.segment.n, item.segment.p, 0, unit.k) + unit.pixel;
 }
 
-// Calls act(unit) for the thread's units that are stored element by element.
+constexpr int SECTOR_UNITS = SECTOR / UNIT;
+// Calls act(unit) for the thread's units that are stored element by element: of the sectors where a run begins and ends.
 template <class Act>
 __device__ __forceinline__ void for_each_edge(const Item& item, const StagedItem& staged, Act act) {
   if (!staged.first && !staged.last) return;
 #pragma unroll 1
-  for (int i = item.warp * 32 + item.lane; i < WGMMA_N * EDGE_UNITS; i += 128) {
-    const RunUnit unit = run_unit(item, staged, i / EDGE_UNITS, i % EDGE_UNITS);
-    if (unit.from < unit.to && !(unit.whole() && i % EDGE_UNITS < RUN_UNITS)) act(unit);
+  for (int i = item.warp * 32 + item.lane; i < WGMMA_N * 2 * SECTOR_UNITS; i += 128) {
+    const int channel = i / (2 * SECTOR_UNITS), into = elements_into_sector(item.segment, item.channel + channel);
+    const bool begins = i % (2 * SECTOR_UNITS) < SECTOR_UNITS;
+    if (!(begins ? staged.first : staged.last)) continue;
+    const int last_sector = whole_sectors(into + staged.end) - whole_sectors(into + staged.begin);
+    const int number = i % SECTOR_UNITS + (begins ? 0 : last_sector / UNIT);
+    const RunUnit unit = run_unit(item, staged, channel, number);
+    if (unit.from < unit.to && !(unit.whole() && number < RUN_UNITS)) act(unit);
   }
 }
 

@@ -51,6 +51,16 @@ ROWS: dict[str, Any] = {"shape": "n2c3h9w81k24r3s3", "config": {"row_items": Tru
 TEAMS: dict[str, Any] = {
     "shape": "n2c5h11w82k8r5s5st2pad1", "config": {"num_transformer_warps": 4, "team_warps": 2},
 }  # fmt: skip
+PACKED_HERE: dict[str, Any] = {
+    "shape": "n2c3h9w11k72r3s3", "config": {"block_n": 32, "num_consumer_warpgroups": 2, "pack_kernel": False},
+}  # fmt: skip
+# four consumers, far ahead of each other: items of 60 pixels among others of 64; a segment for each row
+SHORT_ITEMS: dict[str, Any] = {
+    "layout": "nchw", "shape": "n6c1h40w66k8r1s3", "config": {"num_consumer_warpgroups": 4, "ring_blocks": 40},
+}  # fmt: skip
+SHORT_SEGMENTS: dict[str, Any] = SHORT_ITEMS | {
+    "shape": "n8c1h12w66k8r1s3", "config": SHORT_ITEMS["config"] | {"row_order": "units", "unit_rows": 1},
+}  # fmt: skip
 PACK: dict[str, Any] = {"template": "pack_rows"}
 # one product an output, so that its rounding shows; four lanes begin in the same bank; 9 x 15 outputs
 ONE_TAP: dict[str, Any] = {"precision": "tf32", "shape": "n1c1h40w41k8r1s1", "config": {}}
@@ -81,6 +91,8 @@ MUTANTS = {
     "half of the filters are expected": one(
         "smem.filters_full, FILTER_BYTES);\n", "smem.filters_full, FILTER_BYTES / 2);\n"
     ),
+    "one consumer's warps pack for two": one("kPackKernel ? 1 : 4 * kConsumers", "4", **PACKED_HERE),
+    "the first channels are packed by all": one("packed_unit(w, first + unit)", "packed_unit(w, unit)", **PACKED_HERE),
     "raw rows are not awaited": one(RAW_FULL, ""),
     "raw rows are awaited with the wrong parity": one(RAW_FULL, RAW_FULL.replace("parity)", "parity ^ 1)")),
     "a free raw buffer is not awaited": one(RAW_EMPTY, ""),
@@ -112,11 +124,13 @@ MUTANTS = {
     "a block too few is awaited": one("last_row + HALO_BLOCKS + 1)", "last_row + HALO_BLOCKS)"),
     "raw rows are given back before they are read": Mutant(
         (
-            ("        ptx::mbarrier_arrive(smem.raw_empty + buffer);\n", ""),
+            ("        if constexpr (RAW_ARRIVALS == 1) ptx::mbarrier_arrive(smem.raw_empty + buffer);\n", ""),
             (RAW_FULL, RAW_FULL + " if (member.lane == 0) ptx::mbarrier_arrive(smem.raw_empty + buffer);"),
         )
     ),
-    "raw rows are never given back": one("        ptx::mbarrier_arrive(smem.raw_empty + buffer);\n", ""),
+    "raw rows are never given back": one(
+        "        if constexpr (RAW_ARRIVALS == 1) ptx::mbarrier_arrive(smem.raw_empty + buffer);\n", ""
+    ),
     # ---- proxies and order ----
     "blocks are not fenced": one(STAGED, ""),
     "one lane fences for all": one(STAGED, "      if (member.lane == 0) ptx::fence_proxy_async_shared_cta();\n"),
@@ -197,7 +211,9 @@ MUTANTS = {
     "a warp of a team fills a block for all": one(
         "smem.block_full + i, kTeamWarps);", "smem.block_full + i, 1);", **TEAMS
     ),
-    "a warp of a team gives raw rows back for all": one("raw_empty + i, kTeamWarps);", "raw_empty + i, 1);", **TEAMS),
+    "a warp of a team gives raw rows back for all": one(
+        "raw_empty + i, kTeamWarps * RAW", "raw_empty + i, RAW", **TEAMS
+    ),
     "a team's warps write the same slots": one("- GROUP * SLOT_ROUNDS % kTeamWarps)", "- member.warp)", **TEAMS),
     "rows are cleared while others read them": one("  member.sync();\n}\n\n// Of", "}\n\n// Of", **TEAMS),
     # ---- items of a row ----
@@ -227,19 +243,18 @@ MUTANTS = {
     "channels beyond K are stored": one("K % WGMMA_N != 0 && item.channel", "false && item.channel", **K_BLOCKS),
     # ---- an NCHW y: staging ----
     "NCHW: staging is written before it is stored": one(
-        "wait(smem.stored + staged.slot(), staged.parity() ^ 1);", "", **ODD
+        "await_item(smem.stored, staged.number - kConsumers - i);", ";", **SHORT_ITEMS
     ),
-    "NCHW: an empty place is awaited with the wrong parity": one("staged.parity() ^ 1);", "staged.parity());", **ODD),
-    "NCHW: an item is stored before it is there": one(
-        "  wait(smem.staged + staged.slot(), staged.parity());\n", "", **ODD
+    "NCHW: only the consumer's own item is awaited": one(
+        "i < kConsumers; ++i) await_item", "i < 1; ++i) await_item", **SHORT_ITEMS
     ),
-    "NCHW: the item before is not awaited": one(
-        "wait(smem.staged + before % kStagedItems, before / kStagedItems & 1);", "", **ODD
+    "NCHW: the next round of barriers is awaited": one(
+        "number / kStagedItems & 1);", "number / kStagedItems & 1 ^ 1);", **ODD
     ),
-    "NCHW: a place is given back while the next item needs it": one(
-        "smem.stored + i, 8)", "smem.stored + i, 4)", **ODD
-    ),
-    "NCHW: the next item does not give a place back": one("lane == 0 && staged.number > 0", "false", **ODD),
+    "NCHW: two rounds of barriers": one("3 * kConsumers : 0", "2 * kConsumers : 0", **SHORT_SEGMENTS),
+    "NCHW: an item is stored before it is there": one("  await_item(smem.staged, staged.number);\n", "", **ODD),
+    "NCHW: the item before is not awaited": one("await_item(smem.staged, staged.number - 1);", ";", **ODD),
+    "NCHW: a warp has stored for all": one("smem.stored + i, 128)", "smem.stored + i, 32)", **ODD),
     "NCHW: segments begin at the same place": one(
         "origin = (origin + whole", "origin = (0 * origin + whole", **SEGMENTS
     ),
@@ -271,8 +286,9 @@ MUTANTS = {
     "NCHW: pixels beyond the segment are stored": one("min(end - pixel, UNIT) : 0", "UNIT : 0", **ODD),
     "NCHW: edges are left out": one("if (!staged.first && !staged.last) return;", "return;", **ODD),
     "NCHW: edges beyond whole sectors are left out": one(
-        "EDGE_UNITS = RUN_UNITS + SECTOR / UNIT;", "EDGE_UNITS = RUN_UNITS;", **FULL_ITEMS
+        "unit.whole() && number < RUN_UNITS", "unit.whole()", **FULL_ITEMS
     ),
+    "NCHW: a run ends in its first sector": one("begins ? 0 : last_sector / UNIT", "0", **ODD),
     "NCHW: rounds are the first one": one("from + further(i) * STAGING_PITCH", "from", **MANY_CHANNELS),
     "NCHW: channels beyond K are stored": one(
         "(whole || channel + further(i) < left)", "true", layout="nchw", **K_BLOCKS
@@ -312,8 +328,7 @@ MUTANTS = {
 HARMLESS = {
     "turns are awaited too soon",  # less products at a time
     "NCHW: items are stored whole",  # some of it twice
-    "NCHW: staging is written before it is stored",  # a consumer is hardly ever so far ahead of the others
-    "NCHW: items of few pixels share sectors",  # likewise
+    "NCHW: items of few pixels share sectors",  # a consumer is hardly ever so far ahead of the others
     "consumers begin anew with each segment",  # they share the work less evenly
 }
 

@@ -19,7 +19,8 @@ TWO_SMS = replace(TARGET, sm_count=2)  # a CTA computes many rows
 _SMALL: dict[str, Any] = {
     "slot_order": "rows", "row_items": False, "item_tiles": 1, "num_consumer_warpgroups": 1,
     "num_transformer_warps": 2, "team_warps": 1,
-    "raw_stages": 1, "row_order": "strips", "unit_rows": 1, "l2_bursts": False, "programmatic_launch": False,
+    "raw_stages": 1, "row_order": "strips", "unit_rows": 1, "l2_bursts": False, "pack_kernel": True,
+    "programmatic_launch": False,
 }  # fmt: skip
 
 

@@ -1,12 +1,18 @@
 """Serving on a device, with PyTorch's arrays, streams, allocator and graphs."""
 
+import os
 import threading
+from dataclasses import replace
 
 import pytest
 
 from im2wingen import ConvProblem, load
 from im2wingen.arrays import DeviceArray
+from im2wingen.db import TrialRecord, TuningDatabase
+from im2wingen.device import open_device
 from im2wingen.errors import ArrayError, NotStoredError
+from im2wingen.families import FAMILIES
+from im2wingen.render import plan_sources, sources_digest, template_digest
 
 pytestmark = pytest.mark.gpu
 
@@ -233,3 +239,48 @@ def test_mode_tune(torch, monkeypatch):
     assert not conv.provenance.predicted
     x, w, _ = data(torch, problem)
     assert torch.equal(conv(x, w), expected(torch, problem, x, w))
+
+
+def store_early_starter(problem, family_name):
+    """The default of a family as the problem's record, but launched early where it may be."""
+    device = open_device()
+    target, name = device.target, device.name
+    device.close()
+    family = FAMILIES[family_name]
+    if (reason := family.unsupported(problem, target)) is not None:
+        pytest.skip(reason)
+    config = replace(family.default(problem, target), programmatic_launch=True)
+    assert not family.broken_rules(problem, target, config)
+    record = TrialRecord(
+        problem_key=problem.key, family=family_name, config=config.to_dict(), config_digest=config.digest(),
+        template_digest=template_digest(family.templates),
+        source_digest=sources_digest(plan_sources(family.plan(problem, target, config))), outcome="ok",
+        device_name=name, arch=target.arch, sm_count=target.sm_count, driver_version="", nvrtc_version="",
+        predicted=False, median_us=1.0, protocol_version=1, study="early", trial=0,
+    )  # fmt: skip
+    with TuningDatabase.open(os.environ["IM2WINGEN_DB"]) as database:
+        database.record(record)
+
+
+def test_a_layer_waits_for_the_one_that_makes_its_input(torch):
+    """Both kernels begin early; the second's filter is packed, so nothing else keeps it from x."""
+    make_x = ConvProblem.parse("n64c64h112w112k8r1s1")
+    use_x = ConvProblem.parse("n64c8h112w112k64r3s3")
+    store_early_starter(make_x, "wgmma")
+    store_early_starter(use_x, "wgmma_rows")
+    first, second = load(make_x), load(use_x)
+    assert (first.provenance.family, second.provenance.family) == ("wgmma", "wgmma_rows")
+    sources = [data(torch, make_x, seed=seed)[0] for seed in range(4)]
+    w1, w2 = data(torch, make_x)[1], data(torch, use_x)[1]
+    packed1, packed2 = first.pack(w1), second.pack(w2)
+    wanted = []
+    for source in sources:
+        between = first(source, packed1)
+        torch.cuda.synchronize()
+        wanted.append(second(between, packed2))
+        torch.cuda.synchronize()
+    between = torch.empty_like(between)
+    for _ in range(5):
+        results = [second(first(source, packed1, out=between), packed2) for source in sources]
+        torch.cuda.synchronize()
+        assert all(torch.equal(y, want) for y, want in zip(results, wanted, strict=True))
