@@ -49,6 +49,7 @@ def plan(problem: ConvProblem, target: Target, config: WgmmaRowsConfig) -> Plan:
             "BF16": problem.precision == "bf16",
             "SPLIT": geometry.split,
             "ITEM_TILES": config.item_tiles,
+            "STAGED_Y": config.staged_y,
             "CONSUMERS": config.num_consumer_warpgroups,
             "MULTIPLYING": config.multiplying_consumers,
             "TRANSFORMERS": config.num_transformer_warps,
@@ -59,12 +60,13 @@ def plan(problem: ConvProblem, target: Target, config: WgmmaRowsConfig) -> Plan:
             "ROW_ORDER": config.row_order.upper(),
             "UNIT_ROWS": config.unit_rows,
             "BURSTS": config.l2_bursts,
+            "PACK_KERNEL": config.pack_kernel,
             "PROGRAMMATIC_LAUNCH": config.programmatic_launch,
         },
         grid=(ctas, 1, 1),
         block=config.threads,
         smem_bytes=geometry.smem_bytes,
-        arguments=("x", "packed", "bias", "y", "w"),
+        arguments=("x", "packed" if config.pack_kernel else "w", "bias", "y", "w"),
         beside=config.programmatic_launch,  # x is loaded before the filters are packed: only these may still run
         pipe="mma",
         busy_cycles=busy,
@@ -75,8 +77,8 @@ def plan(problem: ConvProblem, target: Target, config: WgmmaRowsConfig) -> Plan:
         + problem.gemm_m * problem.k * problem.element_bytes,
     )  # fmt: skip
     return Plan(
-        launches=(pack, multiply),
-        workspace={"packed": packed_bytes},
+        launches=(pack, multiply) if config.pack_kernel else (multiply,),
+        workspace={"packed": packed_bytes} if config.pack_kernel else {},
         arithmetic="split" if geometry.split else "direct",
     )
 

@@ -13,6 +13,7 @@ SlotOrder = Literal["rows", "columns"]
 RowOrder = Literal["strips", "units"]
 TILE_SLOTS = 64  # the M of wgmma
 CHUNK_BYTES = 16
+SECTOR_BYTES = 32
 _BARRIER_BYTES = 8
 _SCALE_BYTES = 8
 _PARTIAL_STEPS = 4  # of fp32
@@ -30,6 +31,7 @@ class WgmmaRowsConfig(Config):
     slot_order: SlotOrder
     block_n: int  # output channels of a CTA
     row_items: bool  # an item's tiles stay within an output row
+    staged_y: bool  # an NCHW y is stored from shared memory, else from registers
     item_tiles: int
     num_consumer_warpgroups: int
     multiplying_consumers: int  # of them, at a time; the others wait or store
@@ -40,6 +42,7 @@ class WgmmaRowsConfig(Config):
     row_order: RowOrder
     unit_rows: int  # 1 for strips
     l2_bursts: bool  # of x; units alone have them
+    pack_kernel: bool  # packs the filters before this one; else each CTA packs its own
     programmatic_launch: bool
 
     @property
@@ -198,16 +201,15 @@ class WgmmaRowsGeometry:
         return (self.parts * self.chunks * CHUNK_BYTES + scales) * self.config.block_n
 
     @property
-    def item_step(self) -> int:
-        """Slots from one item to the next."""
-        pairs = self.problem.y_layout == "nchw" and self.problem.element_bytes == 2
-        return self.config.item_slots - (2 if pairs else 0)
+    def pack_rounds(self) -> int:
+        """In which the consumers' threads pack the filters of a CTA, a chunk each."""
+        return ceil_div(self.chunks * self.config.block_n, 128 * self.config.num_consumer_warpgroups)
 
     def items(self, rows: int) -> int:
         """Of a segment of so many output rows."""
         if self.config.row_items:
-            return rows * ceil_div(self.problem.q, self.item_step)
-        return ceil_div((rows - 1) * self.row_slots + self.problem.q, self.item_step)
+            return rows * ceil_div(self.problem.q, self.config.item_slots)
+        return ceil_div((rows - 1) * self.row_slots + self.problem.q, self.config.item_slots)
 
     @property
     def least_ring(self) -> int:
@@ -216,11 +218,14 @@ class WgmmaRowsGeometry:
 
     @property
     def staging_bytes(self) -> int:
-        """Where consumers turn items of an NCHW y into rows of channels."""
-        if self.problem.y_layout == "nhwc":
+        """Where consumers turn items of an NCHW y into runs of pixels."""
+        if not self.config.staged_y:
             return 0
-        pitch = self.config.item_slots * self.problem.element_bytes + CHUNK_BYTES
-        return self.config.num_consumer_warpgroups * self.config.block_n * pitch
+        consumers, slots = self.config.num_consumer_warpgroups, self.config.item_slots
+        long = self.config.row_order == "strips" and self.problem.p * self.problem.q >= consumers * slots
+        changes = 1 if long and consumers > 1 else consumers - 1  # of the segment, between staged items
+        pixels = consumers * slots * self.problem.element_bytes + 2 * SECTOR_BYTES * (changes + 1)
+        return self.config.block_n * (pixels + CHUNK_BYTES)
 
     @property
     def smem_bytes(self) -> int:
@@ -230,7 +235,8 @@ class WgmmaRowsGeometry:
         bias = 0 if self.problem.epilogue == "none" else config.block_n * 4
         blocks = config.ring_blocks + self.mirrored_blocks
         scales = _SCALE_BYTES * (blocks + 2 * config.num_transformer_warps) if self.split else 0
-        barriers = (2 * config.ring_blocks + 2 * buffers + config.num_consumer_warpgroups + 1) * _BARRIER_BYTES
+        staged = 6 * config.num_consumer_warpgroups if config.staged_y else 0
+        barriers = (2 * config.ring_blocks + 2 * buffers + config.num_consumer_warpgroups + 1 + staged) * _BARRIER_BYTES
         whole = self.ring_bytes + buffers * self.raw_bytes + self.filter_bytes + self.staging_bytes
         return whole + bias + scales + barriers
 

@@ -18,6 +18,7 @@ _OVERLAP = 0.25  # share of the less scarce resources that is not hidden behind 
 _RAW_READS = 1.3  # a word of a raw row is read so many times, its bank conflicts included
 _START = 5000.0  # from the launch to the first product
 _FILTER_BYTES = 60  # a cycle, that one SM of all gets from L2
+_PACK_ROUND = 700.0  # a chunk of a filter by each of the consumers' threads
 _LANES = 32
 _BLOCK = 700.0  # of a transformer: waits and barriers of a block
 _CHUNK = 70.0  # and for 32 chunks of it
@@ -61,6 +62,7 @@ def demands(geometry: WgmmaRowsGeometry, target: Target) -> Demands:
     bytes_a_cycle = _DRAM * target.dram_gbps * 1e3 / (target.clock_mhz * SUSTAINED_CLOCK)
     waves = max(1.0, geometry.ctas(target) / target.sm_count)
     dram = problem.n * image * problem.element_bytes / bytes_a_cycle
+    filters = geometry.filter_bytes / _FILTER_BYTES if config.pack_kernel else geometry.pack_rounds * _PACK_ROUND
     return Demands(
         tensor=waves * items * item,
         smem=waves * (operands + staged) / _SMEM_BYTES,
@@ -70,7 +72,7 @@ def demands(geometry: WgmmaRowsGeometry, target: Target) -> Demands:
         * items
         * (_ITEM + config.item_tiles * geometry.products * product)
         / config.num_consumer_warpgroups,
-        start=_START + waves * geometry.filter_bytes / _FILTER_BYTES,
+        start=_START + waves * filters,
     )
 
 

@@ -77,6 +77,16 @@ RULES = (
         holds=lambda problem, target, config: config.num_transformer_warps % config.team_warps == 0,
     ),
     Rule(
+        sentence="an NHWC y is not staged, an NCHW y of 16-bit elements is",
+        holds=lambda problem, target, config: (
+            not config.staged_y if problem.y_layout == "nhwc" else config.staged_y or problem.element_bytes == 4
+        ),
+    ),
+    Rule(
+        sentence="item_tiles is 1, 2 or 4 where y is staged",
+        holds=lambda problem, target, config: not config.staged_y or config.item_tiles in (1, 2, 4),
+    ),
+    Rule(
         sentence="the ring has a block more than an item and the windows of its slots, and one for each team",
         holds=lambda problem, target, config: config.ring_blocks >= _geometry(problem, config).least_ring,
     ),
@@ -87,6 +97,12 @@ RULES = (
     Rule(
         sentence="bursts follow the units of rows",
         holds=lambda problem, target, config: config.row_order == "units" or not config.l2_bursts,
+    ),
+    Rule(
+        sentence="programmatic_launch and fp32 need pack_kernel",
+        holds=lambda problem, target, config: (
+            config.pack_kernel or not (config.programmatic_launch or problem.precision == "fp32")
+        ),
     ),
     Rule(
         sentence=f"a window is at most {MAX_PRODUCTS} products",

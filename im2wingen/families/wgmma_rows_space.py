@@ -25,6 +25,7 @@ _DRAM_BOUND = 2.0  # times the tensor core's demand
 _LONG_TILE = 600.0  # cycles of a tile whose barriers and stores another consumer hides
 _SPARE_BLOCKS = 7  # of the ring, beyond those that items hold: transformers write them
 _UNIT_ROWS = (2, 1, 4, 8)
+_FEW_PACK_ROUNDS, _MAX_PACK_ROUNDS = 2, 4
 _CRAMPED = 1.4  # times the estimate where two consumers and a spare block don't fit
 _WHOLE_GROUP = 3  # transformers that are a warpgroup with the loading warp, which may hand registers to consumers
 
@@ -34,9 +35,13 @@ def suggest(problem: ConvProblem, target: Target, choose: Choose) -> WgmmaRowsCo
     found = shapes(problem, target)
     config = found[choose(",".join(_SHAPE_FIELDS), list(found))]
     dram_bound = _is_dram_bound(config, problem, target)
+    orders: list[RowOrder] = ["units", "strips"] if dram_bound else ["strips", "units"]
+    config = replace(config, row_order=choose("row_order." + "_".join(orders), orders))
 
-    def fitting(field: str, values: Sequence[int]) -> list[int]:
+    def fitting(field: str, values: Sequence[T]) -> list[T]:
         return [value for value in values if not _broken(_with(config, problem, field, value), problem, target)]
+
+    config = _with(config, problem, "staged_y", _choose_of(choose, "staged_y", fitting("staged_y", (True, False))))
 
     for field, values in (
         ("item_tiles", _item_tiles(config, problem, dram_bound)),
@@ -49,14 +54,15 @@ def suggest(problem: ConvProblem, target: Target, choose: Choose) -> WgmmaRowsCo
     ):
         wanted = values(config, problem) if callable(values) else values
         config = _with(config, problem, field, _choose_of(choose, field, fitting(field, wanted)))
-    orders: list[RowOrder] = ["units", "strips"] if dram_bound else ["strips", "units"]
-    config = replace(config, row_order=choose("row_order." + "_".join(orders), orders))
     if config.row_order == "units":
         config = replace(
             config,
             unit_rows=_choose_of(choose, "unit_rows", [rows for rows in _UNIT_ROWS if rows == 1 or rows <= problem.p]),
             l2_bursts=choose("l2_bursts", [True, False]),
         )
+    config = replace(config, pack_kernel=_choose_of(choose, "pack_kernel", _pack_kernels(config, problem)))
+    if not config.pack_kernel:
+        return config
     return replace(config, programmatic_launch=choose("programmatic_launch", [True, False]))
 
 
@@ -74,7 +80,7 @@ def _choose_of(choose: Choose, name: str, choices: Sequence[T]) -> T:
     return choices[0] if len(choices) == 1 else choose(f"{name}.{'_'.join(map(str, choices))}", choices)
 
 
-def _with(config: WgmmaRowsConfig, problem: ConvProblem, field: str, value: int) -> WgmmaRowsConfig:
+def _with(config: WgmmaRowsConfig, problem: ConvProblem, field: str, value: Any) -> WgmmaRowsConfig:
     """The config with another value; until they are chosen, teams are as few and the ring as small as may be."""
     changes: dict[str, Any] = {field: value}
     if field == "num_transformer_warps":
@@ -127,6 +133,7 @@ def has_shapes(problem: ConvProblem, target: Target) -> bool:
 
 
 def _all_shapes(problem: ConvProblem) -> Iterator[WgmmaRowsConfig]:
+    staged = problem.y_layout == "nchw" and problem.element_bytes == 2
     transformers = _WHOLE_GROUP if problem.precision == "fp32" else 1
     for block_n in _block_ns(problem.k):
         for block_rows in _parts(problem.r, problem.stride_h, problem.dilation_h):
@@ -135,9 +142,10 @@ def _all_shapes(problem: ConvProblem) -> Iterator[WgmmaRowsConfig]:
                 for slot_order, row_items in product(orders, (False, True)):
                     config = WgmmaRowsConfig(
                         block_rows=block_rows, slot_columns=slot_columns, slot_order=slot_order, block_n=block_n,
-                        row_items=row_items, item_tiles=1, num_consumer_warpgroups=1, multiplying_consumers=1,
-                        num_transformer_warps=transformers, team_warps=transformers, raw_stages=1, ring_blocks=1,
-                        row_order="strips", unit_rows=1, l2_bursts=False, programmatic_launch=False,
+                        row_items=row_items, staged_y=staged, item_tiles=1, num_consumer_warpgroups=1,
+                        multiplying_consumers=1, num_transformer_warps=transformers, team_warps=transformers,
+                        raw_stages=1, ring_blocks=1, row_order="strips", unit_rows=1, l2_bursts=False,
+                        pack_kernel=True, programmatic_launch=False,
                     )  # fmt: skip
                     yield replace(config, ring_blocks=_least_ring(config, problem))
 
@@ -184,10 +192,20 @@ def _teams(config: WgmmaRowsConfig, problem: ConvProblem) -> list[int]:
     return [team for team in dict.fromkeys(wanted) if warps % team == 0]
 
 
+def _pack_kernels(config: WgmmaRowsConfig, problem: ConvProblem) -> list[bool]:
+    """Whether a kernel packs the filters; few of them are sooner packed by each CTA."""
+    if problem.precision == "fp32":
+        return [True]
+    rounds = WgmmaRowsGeometry(problem=problem, config=config).pack_rounds
+    if rounds > _MAX_PACK_ROUNDS:
+        return [True]
+    return [False, True] if rounds <= _FEW_PACK_ROUNDS else [True, False]
+
+
 def _rings(config: WgmmaRowsConfig, problem: ConvProblem) -> list[int]:
     """Blocks that items and some spare ones hold, and fewer, and more."""
     geometry = WgmmaRowsGeometry(problem=problem, config=config)
-    held = ceil_div(config.num_consumer_warpgroups * geometry.item_step, geometry.row_slots) + geometry.halo_blocks
+    held = ceil_div(config.num_consumer_warpgroups * config.item_slots, geometry.row_slots) + geometry.halo_blocks
     least = _least_ring(config, problem)
     wanted = max(least, held + _SPARE_BLOCKS)
     sizes = [*range(wanted, least, -1), wanted + 4, least]

@@ -1,51 +1,36 @@
 // ---- the consumers: blocks -> products -> y ----
-__device__ __forceinline__ void store_tile(const float (&acc)[WGMMA_N / 2], const Item& item, int tile,
-                                           Element* staging, Element* y, Probe& probe, uint64_t policy) {
+__device__ __forceinline__ void store_tile(const float (&acc)[WGMMA_N / 2], const Item& item, const StagedItem& staged,
+                                           int tile, Element* staging, Element* y, Probe& probe, uint64_t policy) {
   if constexpr (kOutputChannelsLast) {
     store_pixel<0>(acc, item, tile, y, probe, policy);
     store_pixel<1>(acc, item, tile, y, probe, policy);
-  } else if constexpr (sizeof(Element) == 4) {
-    stage_words(acc, staging, item, tile);
+  } else if constexpr (kStaged) {
+    stage_tile(acc, staging, item, staged, tile);
   } else {
-    stage_tile(acc, staging, item, tile);
+    store_elements(acc, item, tile, y, probe, policy);
   }
 }
 
 // Tile by tile as their sums are complete; after the last one the blocks below `unneeded` are given back.
 template <int TILE>
 __device__ __forceinline__ void store_tiles(Accumulators& acc, Blocks& blocks, int unneeded, const Item& item,
-                                            Element* staging, Element* y, Probe& probe, uint64_t policy) {
+                                            const StagedItem& staged, Element* staging, Element* y, Probe& probe,
+                                            uint64_t policy) {
   ptx::wgmma_wait_group<ITEM_TILES - 1 - TILE>();
   ptx::wgmma_fence_operand(acc[TILE]);
   if constexpr (TILE == ITEM_TILES - 1) blocks.release_below(unneeded);
-  store_tile(acc[TILE], item, TILE, staging, y, probe, policy);
+  store_tile(acc[TILE], item, staged, TILE, staging, y, probe, policy);
   if constexpr (TILE + 1 < ITEM_TILES)
-    store_tiles<TILE + 1>(acc, blocks, unneeded, item, staging, y, probe, policy);
-}
-
-__device__ __forceinline__ void store_staged(const Element* staging, const Item& item, Element* y, Probe& probe,
-                                             uint64_t policy) {
-  if constexpr (sizeof(Element) == 4)
-    store_words(staging, item, y, probe, policy);
-  else
-    store_rows(staging, item, y, probe, policy);
-}
-__device__ __forceinline__ void repair(const Element* x, const Element* w, const Element* bias, Element* y, const Item& item) {
-  if constexpr (kOutputChannelsLast)
-    repair_pixels(x, w, bias, y, item);
-  else if constexpr (sizeof(Element) == 4)
-    repair_words(x, w, bias, y, item);
-  else
-    repair_rows(x, w, bias, y, item);
+    store_tiles<TILE + 1>(acc, blocks, unneeded, item, staged, staging, y, probe, policy);
 }
 
 // The segment's items in order: how many, and where one begins.
 __device__ __forceinline__ int items_of(const Segment& segment) {
   if constexpr (kRowItems) return segment.rows * ROW_ITEMS;
-  return ((segment.rows - 1) * ROW_SLOTS + Q + ITEM_STEP - 1) / ITEM_STEP;
+  return ((segment.rows - 1) * ROW_SLOTS + Q + ITEM_SLOTS - 1) / ITEM_SLOTS;
 }
 __device__ __forceinline__ int first_slot_of(int item) {
-  return kRowItems ? item / ROW_ITEMS * ROW_SLOTS + item % ROW_ITEMS * ITEM_STEP : item * ITEM_STEP;
+  return kRowItems ? item / ROW_ITEMS * ROW_SLOTS + item % ROW_ITEMS * ITEM_SLOTS : item * ITEM_SLOTS;
 }
 
 // Consumers' turns: item `number` of the CTA is multiplied once the products of the one kMultiplying before are nearly done.
@@ -61,13 +46,13 @@ __device__ __forceinline__ void end_turn(const Smem& smem, int index, int lane) 
 __device__ __forceinline__ void consume(const Smem& smem, int index, int warp, int lane, const Element* x, const Element* w,
                                         const Element* bias, Element* y) {
   const uint32_t ring = smem_units(smem.ring), filters = smem_units(smem.filters);
-  Element* const staging = smem.staging + index * (STAGING_BYTES / kConsumers / int(sizeof(Element)));
   const Scale* const filter_scales = reinterpret_cast<const Scale*>(smem.filters + 2 * FILTER_CHUNKS * 16);
   uint64_t policy = 0;
   if constexpr (kBursts) policy = ptx::createpolicy_evict_first();
   Blocks blocks = {smem, lane};
   Walk walk;
   Segment segment;
+  Staging staging;
   int first_block = 0;  // of the segment
   int next = index;     // item of the segment
   int passed = 0;       // items of the CTA before the segment
@@ -78,8 +63,10 @@ __device__ __forceinline__ void consume(const Smem& smem, int index, int warp, i
 #pragma unroll 1
     for (; next < items; next += kConsumers) {
       const int first_slot = first_slot_of(next), row = first_slot / ROW_SLOTS;
-      const int end_slot = kRowItems ? min(first_slot + ITEM_STEP, (row + 1) * ROW_SLOTS) : first_slot + ITEM_STEP;
+      const int end_slot = kRowItems ? min(first_slot + ITEM_SLOTS, (row + 1) * ROW_SLOTS) : first_slot + ITEM_SLOTS;
       const Item item = {segment, first_slot, end_slot, int(blockIdx.x) % K_BLOCKS * WGMMA_N, warp % 4, lane};
+      [[maybe_unused]] StagedItem staged;
+      if constexpr (kStaged) staged = staging.item_at(item, passed + next, next == 0, next + 1 == items);
       const int last_row = min(segment.rows - 1, (end_slot - 1) / ROW_SLOTS);
       [[maybe_unused]] Accumulators acc;
       if constexpr (kHasBias && !kSplit) begin_with_bias(acc, smem.bias, lane);
@@ -101,8 +88,8 @@ __device__ __forceinline__ void consume(const Smem& smem, int index, int warp, i
           finish_split(sum, filter_scales, smem.bias, item, scales);
           __syncwarp();  // all lanes have read the blocks' scales
           if (tile == ITEM_TILES - 1) blocks.release_below(first_block + unneeded);
-          if (!kOutputChannelsLast && tile == 0) ptx::barrier_sync(1 + index, 128);  // likewise
-          store_tile(sum, item, tile, staging, y, probe, policy);
+          if (kStaged && tile == 0) await_place(smem, staged);
+          store_tile(sum, item, staged, tile, smem.staging, y, probe, policy);
         }
       } else {
         multiply_item(acc, windows, filters);
@@ -110,15 +97,22 @@ __device__ __forceinline__ void consume(const Smem& smem, int index, int warp, i
           ptx::wgmma_wait_group<1>();
           end_turn(smem, index, lane);
         }
-        if constexpr (!kOutputChannelsLast) ptx::barrier_sync(1 + index, 128);  // staging may be written
-        store_tiles<0>(acc, blocks, first_block + unneeded, item, staging, y, probe, policy);
+        if constexpr (kStaged) await_place(smem, staged);
+        store_tiles<0>(acc, blocks, first_block + unneeded, item, staged, smem.staging, y, probe, policy);
       }
-      if constexpr (!kOutputChannelsLast) {
-        ptx::barrier_sync(1 + index, 128);  // staging is complete
-        store_staged(staging, item, y, probe, policy);
+      if constexpr (kStaged) {
+        await_staged(smem, staged);
+        store_runs(smem.staging, item, staged, y, probe, policy);
+        ptx::mbarrier_arrive(smem.stored + staged.number % kStagedItems);
       }
-      if (kRepair && probe.saw_nan()) repair(x, w, bias, y, item);
+      if (kRepair && probe.saw_nan()) {
+        if constexpr (kStaged)
+          repair_runs(x, w, bias, y, item, staged);
+        else
+          repair_pixels(x, w, bias, y, item);
+      }
     }
+    if constexpr (kStaged) staging.pass(segment);
     next -= items;
     passed += items;
     first_block += segment.blocks();

@@ -32,6 +32,11 @@ struct Probe {
     else
       pairs = __hfma2(pair_of(word), pair_of(0), pairs);
   }
+  __device__ __forceinline__ void join(const Probe& other) {
+    if constexpr (!kRepair) return;
+    pairs = __hfma2(other.pairs, pair_of(0), pairs);
+    singles += other.singles;
+  }
   __device__ __forceinline__ bool saw_nan() const {
     if constexpr (!kRepair) return false;
     if constexpr (sizeof(Element) == 4) return singles != singles;

@@ -3,9 +3,7 @@ constexpr int THREADS = 128 * kConsumers + 32 * kTransformers + 32;
 constexpr int OTHER_REGISTERS = 80;  // of a transformer's or loader's thread, where consumers ask for more
 constexpr int STEPS = CHUNKS / 2;  // wgmmas of a tile of 64 slots
 constexpr int ITEM_SLOTS = 64 * ITEM_TILES;
-// From one item to the next. Stores of two NCHW pixels fit the warps' lanes wherever the first one is aligned.
-constexpr int ITEM_STEP = kOutputChannelsLast || sizeof(Element) == 4 ? ITEM_SLOTS : ITEM_SLOTS - 2;
-constexpr int ROW_ITEMS = ceil_div(Q, ITEM_STEP);  // of an output row, with kRowItems
+constexpr int ROW_ITEMS = ceil_div(Q, ITEM_SLOTS);  // of an output row, with kRowItems
 constexpr int MIRRORED_BLOCKS = kRowItems ? 0 : HALO_BLOCKS + (ITEM_SLOTS - 1 + HALO_SLOTS + ROW_SLOTS - 1) / ROW_SLOTS;
 constexpr int PLANE_SLOTS = (kRingBlocks + MIRRORED_BLOCKS) * ROW_SLOTS;  // from one plane to the next
 constexpr int PART_PLANES = PLANES * PLANE_SLOTS;  // chunks of the ring's high parts; as many low ones follow
@@ -17,10 +15,23 @@ constexpr int RAW_PARTS = kInputChannelsLast ? 1 : C;  // runs of neighbouring i
 constexpr int RAW_PART_BYTES = (15 + BLOCK_ROWS * INPUT_ROW_BYTES + 4 + 15) / 16 * 16;
 constexpr int RAW_BYTES = RAW_PARTS * RAW_PART_BYTES;  // of a buffer
 constexpr int kTeams = kTransformers / kTeamWarps, RAW_BUFFERS = kTeams * kRawStages;
+constexpr int RAW_ARRIVALS = kOutputChannelsLast ? 1 : 32;  // of a warp that has read a buffer
 constexpr int FILTER_CHUNKS = CHUNKS * WGMMA_N;  // of one part
 constexpr int FILTER_BYTES = PARTS * FILTER_CHUNKS * 16 + (kSplit ? WGMMA_N * 8 : 0);
-constexpr int STAGING_PITCH = ITEM_SLOTS + UNIT;  // of a channel; 8 neighbouring ones lie in different banks
-constexpr int STAGING_BYTES = kOutputChannelsLast ? 0 : kConsumers * WGMMA_N * STAGING_PITCH * sizeof(Element);
+constexpr int SECTOR = 32 / sizeof(Element);  // what L2 writes at once
+// Rounds of barriers of staged items: who waits for an item of two rounds ago may be a round behind another consumer.
+constexpr int kStagedItems = kStaged ? 3 * kConsumers : 0;
+// Runs of pixels begin with a sector anew where the segment changes, which it does so often among items that lie in
+// staging: one of each consumer, and what the first shares with the one before.
+constexpr bool kLongSegments = kRowOrder == STRIPS && P * Q >= kConsumers * ITEM_SLOTS;  // but for a strip's two ends
+constexpr int SEGMENT_CHANGES = kLongSegments && kConsumers > 1 ? 1 : kConsumers - 1;
+constexpr int STAGED_PIXELS = kConsumers * ITEM_SLOTS + 2 * SECTOR * (SEGMENT_CHANGES + 1);
+constexpr int STAGING_PITCH = STAGED_PIXELS + UNIT;  // of a channel; every other one of 8 lies in other banks
+constexpr int STAGING_BYTES = kStaged ? WGMMA_N * STAGING_PITCH * sizeof(Element) : 0;
+// The fewest pixels of an item that is followed by another one of its segment.
+constexpr int LEAST_PIXELS = !kRowItems ? ITEM_SLOTS - HALO_SLOTS * (ITEM_SLOTS / ROW_SLOTS + 1)
+                             : Q % ITEM_SLOTS == 0 ? ITEM_SLOTS : Q % ITEM_SLOTS;
+constexpr bool kSharedSectors = LEAST_PIXELS >= SECTOR;  // then a sector's pixels are of two items at most
 constexpr int BIAS_BYTES = kHasBias ? WGMMA_N * 4 : 0;
 constexpr int SCALE_BYTES = kSplit ? (kRingBlocks + MIRRORED_BLOCKS + 2 * kTransformers) * 8 : 0;  // and ranges
 constexpr int64_t INPUT_BYTES = int64_t(N) * H * W * C * sizeof(Element);
@@ -35,18 +46,22 @@ static_assert(kTransformers % kTeamWarps == 0, "a team is some of the transforme
 static_assert(kTeams <= kRingBlocks, "a wait tells a round of the ring from the next, not from the one after");
 static_assert(kRowOrder == UNITS || UNIT_ROWS == 1, "strips have no units");
 static_assert(kRowOrder == UNITS || !kBursts, "bursts follow the units");
+static_assert(!kStaged || !kOutputChannelsLast, "an NHWC y is stored as threads hold it");
+static_assert(kStaged || kOutputChannelsLast || sizeof(Element) == 4, "threads hold single elements of an NCHW y");
 static_assert(!kSplit || sizeof(Element) == 4, "an fp32 is split");
+static_assert(kPackKernel || !kSplit, "halves of a filter are packed by a kernel of its own");
+static_assert(kPackKernel || !kProgrammaticLaunch, "it begins early beside its packing kernel alone");
 
 // ---- shared memory ----
 struct Smem {
   unsigned char* ring;     // (PARTS, PLANES, kRingBlocks + MIRRORED_BLOCKS, ROW_SLOTS), 16 bytes each
   unsigned char* raw;      // (kTeams, kRawStages, RAW_PARTS): rows of x as they lie in global memory
   unsigned char* filters;  // (PARTS, CHUNKS, WGMMA_N), 16 bytes each; then the columns' scales
-  Element* staging;        // (kConsumers, WGMMA_N, STAGING_PITCH): items of an NCHW y
+  Element* staging;        // (WGMMA_N, STAGING_PITCH): rings of pixels, if kStaged
   float* bias;             // (WGMMA_N), of the columns
   Scale* scales;           // (kRingBlocks + MIRRORED_BLOCKS) of split blocks
   Range* ranges;           // (2, kTransformers): what each warp of a team has seen, of a block and the next
-  uint64_t *block_full, *block_empty, *raw_full, *raw_empty, *multiplied, *filters_full;
+  uint64_t *block_full, *block_empty, *raw_full, *raw_empty, *multiplied, *filters_full, *staged, *stored;
 };
 __device__ __forceinline__ Smem shared_memory(unsigned char* memory) {
   Smem smem;
@@ -63,6 +78,8 @@ __device__ __forceinline__ Smem shared_memory(unsigned char* memory) {
   smem.raw_empty = smem.raw_full + RAW_BUFFERS;
   smem.multiplied = smem.raw_empty + RAW_BUFFERS;
   smem.filters_full = smem.multiplied + kConsumers;
+  smem.staged = smem.filters_full + 1;
+  smem.stored = smem.staged + kStagedItems;
   return smem;
 }
 __device__ __forceinline__ void init_barriers(const Smem& smem) {
@@ -72,10 +89,14 @@ __device__ __forceinline__ void init_barriers(const Smem& smem) {
   }
   for (int i = 0; i < RAW_BUFFERS; ++i) {
     ptx::mbarrier_init(smem.raw_full + i, 1);
-    ptx::mbarrier_init(smem.raw_empty + i, kTeamWarps);
+    ptx::mbarrier_init(smem.raw_empty + i, kTeamWarps * RAW_ARRIVALS);
   }
   for (int i = 0; i < kConsumers; ++i) ptx::mbarrier_init(smem.multiplied + i, 4);
-  ptx::mbarrier_init(smem.filters_full, 1);
+  ptx::mbarrier_init(smem.filters_full, kPackKernel ? 1 : 4 * kConsumers);
+  for (int i = 0; i < kStagedItems; ++i) {
+    ptx::mbarrier_init(smem.staged + i, 128);
+    ptx::mbarrier_init(smem.stored + i, 128);
+  }
 }
 __device__ __forceinline__ void wait(uint64_t* barrier, uint32_t parity) {
   while (!ptx::mbarrier_try_wait_parity(barrier, parity)) {

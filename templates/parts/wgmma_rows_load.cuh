@@ -71,6 +71,16 @@ __device__ __forceinline__ void load_filters(const Smem& smem, int lane, const u
                           smem.filters_full);
 }
 
+// The consumers' threads.
+__device__ __forceinline__ void pack_filters(const Smem& smem, const Element* w, int lane) {
+  const int first = blockIdx.x % K_BLOCKS * FILTER_CHUNKS;
+  for (int unit = threadIdx.x; unit < FILTER_CHUNKS; unit += 128 * kConsumers)
+    reinterpret_cast<Unit*>(smem.filters)[unit] = packed_unit(w, first + unit);
+  ptx::fence_proxy_async_shared_cta();  // wgmma reads what the thread wrote
+  __syncwarp();
+  if (lane == 0) ptx::mbarrier_arrive(smem.filters_full);
+}
+
 __device__ __forceinline__ void load(const Smem& smem, const unsigned char* x) {
   uint64_t policy = 0;
   if constexpr (kBursts) policy = ptx::createpolicy_evict_last();

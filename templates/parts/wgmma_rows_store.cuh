@@ -1,4 +1,4 @@
-// ---- y in NHWC: a thread stores its pixels' channels as it holds them ----
+// ---- a thread stores its pixels' channels as it holds them: in NHWC neighbours at once, in NCHW one by one ----
 // Channels that are stored at once: each store is aligned, and is within K or beyond it as a whole.
 constexpr int STORE_CHANNELS = K % 8 == 0 && CHANNEL_VECTOR >= 8 ? 8 : K % 4 == 0 && CHANNEL_VECTOR >= 4 ? 4 : K % 2 == 0 ? 2 : 1;
 
@@ -67,14 +67,38 @@ __device__ __forceinline__ void store_pixel(const float (&acc)[WGMMA_N / 2], con
   }
 }
 
+// Elements of 4 bytes: at once a warp stores 8 pixels of 4 channels, which are whole sectors where rows and items begin so.
+__device__ __forceinline__ void store_elements(const float (&acc)[WGMMA_N / 2], const Item& item, int tile, Element* y,
+                                               Probe& probe, uint64_t policy) {
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const Pixel pixel = pixel_of(item, tile, half);
+    if (!pixel.exists) continue;
+    const int first = item.channel + item.lane % 4 * 2;
+    Element* const to = y + output_offset(item.segment.n, pixel.p, pixel.q, first);
+#pragma unroll
+    for (int i = 0; i < WGMMA_N / 4; ++i) {
+      const int further = i / 2 * 8 + i % 2;  // channels
+      const uint32_t word = __float_as_uint(relu(acc[i / 2 * 4 + half * 2 + i % 2]));
+      if (K % WGMMA_N != 0 && first + further >= K) continue;
+      probe.look_at(word);
+      if constexpr (kBursts)
+        ptx::st_global_hint(to + further * (int64_t(P) * Q), word, policy);
+      else
+        *reinterpret_cast<uint32_t*>(to + further * (int64_t(P) * Q)) = word;
+    }
+  }
+}
+
 __device__ __noinline__ void repair_pixels(const Element* x, const Element* w, const Element* bias, Element* y, Item item) {
+  constexpr int GROUP = kOutputChannelsLast ? CHANNEL_GROUP : 8, VECTOR = GROUP / 4;
 #pragma unroll 1
   for (int i = 0; i < 2 * ITEM_TILES; ++i) {
     const Pixel pixel = pixel_of(item, i / 2, i % 2);
     if (!pixel.exists) continue;
 #pragma unroll 1
     for (int j = 0; j < WGMMA_N / 4; ++j) {
-      const int k = item.channel + j / CHANNEL_VECTOR * CHANNEL_GROUP + item.lane % 4 * CHANNEL_VECTOR + j % CHANNEL_VECTOR;
+      const int k = item.channel + j / VECTOR * GROUP + item.lane % 4 * VECTOR + j % VECTOR;
       if (k < K) repair_if_nan(x, w, bias, y, item.segment.n, pixel.p, pixel.q, k);
     }
   }

@@ -1,100 +1,91 @@
-// ---- y in NCHW: the consumer's tiles become rows of a channel in shared memory; a warp stores WGMMA_N / 4 channels ----
-// A tile to its place in staging: (WGMMA_N, STAGING_PITCH).
-__device__ __forceinline__ void stage_tile(const float (&acc)[WGMMA_N / 2], Element* staging, const Item& item, int tile) {
-  // matrices of 8 slots x 8 channels: two of a warp's slots, two of its channels; this lane's row is a channel
-  Element* row = staging + (item.lane / 16 * 8 + item.lane % 8) * STAGING_PITCH + tile * 64 + item.warp * 16 + item.lane / 8 % 2 * 8;
-#pragma unroll
-  for (int j = 0; j < WGMMA_N / 8; j += 2) {
-    uint32_t fragments[4];
-#pragma unroll
-    for (int i = 0; i < 2 && j + i < WGMMA_N / 8; ++i) {
-      const float* d = acc + (j + i) * 4;
-      fragments[2 * i] = pack<Element>(d[0], d[1]);
-      fragments[2 * i + 1] = pack<Element>(d[2], d[3]);
-    }
-    if (j + 1 < WGMMA_N / 8)
-      ptx::stmatrix_x4_trans(row + j * 8 * STAGING_PITCH, fragments);
-    else
-      ptx::stmatrix_x2_trans(row + j * 8 * STAGING_PITCH, {fragments[0], fragments[1]});
-  }
-}
-
-// Two neighbouring pixels of an item, of every other channel: 4-byte aligned in y. Pixels count within the segment, whose
-// rows follow each other in y. One or both may lie beside the item's.
-struct Word {
-  int parity;          // of the channels; those of the other parity may begin at another place within 4 bytes
-  int pixel;
-  bool first, second;  // whether they are the item's
-  int place0, place1;  // in a row of staging; of one that is not, of the other
-};
+// ---- y in NCHW: consumers put items into staging, from where they leave in whole sectors of 32 bytes ----
+// A channel's pixels of a segment are a run: they lie one after the other in y. In staging they lie likewise in the
+// channel's ring of STAGED_PIXELS, each as far into a sector as in y. An item's last pixels, short of a sector, are left to
+// the next item of the segment, which a neighbour computes: so no sector is written in parts but at a segment's ends.
+//   ring of a channel   |......aaaa|aaaaaaaa|aabbbbbb|bbbbbbbb|bcccc...|   items a, b, c of a segment; | sectors
+//                       part of a's | a's, whole      | b's, whole       | c's
 __device__ __forceinline__ int pixels_before(int slot) { return slot / ROW_SLOTS * Q + min(slot % ROW_SLOTS, Q); }
-__device__ __forceinline__ int place_of(const Item& item, int pixel) {
-  return pixel + pixel / Q * HALO_SLOTS - item.first_slot;
+__device__ __forceinline__ int elements_into_sector(const Segment& segment, int k) {  // of a run's first pixel
+  return int(((uint32_t(segment.n) * K + k) * P + segment.p) * Q % SECTOR);
+}
+__device__ __forceinline__ int whole_sectors(int elements) { return elements & ~(SECTOR - 1); }
+__device__ __forceinline__ int around(int place) { return place < STAGED_PIXELS ? place : place - STAGED_PIXELS; }
+
+// An item in staging: pixels begin ... end - 1 of its segment.
+struct StagedItem {
+  int number;  // of the CTA's items
+  int begin, end;
+  int place;         // of pixel `begin` in a run that begins with a sector
+  bool first, last;  // of those that share sectors
+};
+
+// Where the items of a segment are in staging. All consumers walk the same segments.
+struct Staging {
+  int origin = 0;  // place of the segment's first pixel in a run that begins with a sector; whole sectors
+
+  __device__ __forceinline__ StagedItem item_at(const Item& item, int number, bool first, bool last) const {
+    const int pixels = item.segment.rows * Q, begin = min(pixels_before(item.first_slot), pixels);
+    const int end = min(pixels_before(item.end_slot), pixels);
+    return {number, begin, end, (origin + begin) % STAGED_PIXELS, first || !kSharedSectors, last || !kSharedSectors};
+  }
+  __device__ __forceinline__ void pass(const Segment& segment) {
+    origin = (origin + whole_sectors(segment.rows * Q + 2 * SECTOR - 2)) % STAGED_PIXELS;
+  }
+};
+
+// Waits for item `number` at the barriers of items, where there is one.
+__device__ __forceinline__ void await_item(uint64_t* barriers, int number) {
+  if (number >= 0) wait(barriers + number % kStagedItems, number / kStagedItems & 1);
+}
+// All items but the last of the other consumers have been stored: some may be short, and lie where the new one will.
+__device__ __forceinline__ void await_place(const Smem& smem, const StagedItem& staged) {
+#pragma unroll
+  for (int i = 0; i < kConsumers; ++i) await_item(smem.stored, staged.number - kConsumers - i);
+}
+// The item and what its first sectors share with the one before are there.
+__device__ __forceinline__ void await_staged(const Smem& smem, const StagedItem& staged) {
+  ptx::mbarrier_arrive(smem.staged + staged.number % kStagedItems);
+  if (!staged.first) await_item(smem.staged, staged.number - 1);
+  await_item(smem.staged, staged.number);
 }
 
-constexpr int WARP_CHANNELS = WGMMA_N / 4, WORD_CHANNELS = WARP_CHANNELS / 2;
-__device__ __forceinline__ int warp_channel(const Item& item) { return item.channel + item.warp * WARP_CHANNELS; }
-
-__device__ __forceinline__ void store_word(Element* to, uint32_t pair, uint64_t policy) {
-  if constexpr (kBursts)
-    ptx::st_global_hint(to, pair, policy);
-  else
-    *reinterpret_cast<uint32_t*>(to) = pair;
+// Runs of channels so far apart begin as far into a sector.
+__device__ constexpr int alike_channels() {
+  int channels = 1;
+  while (channels * (int64_t(P) * Q) % SECTOR != 0) channels *= 2;
+  return channels;
 }
+constexpr int ALIKE = alike_channels();
 
-// Calls act(word) for the words that the lane stores.
-template <class Act>
-__device__ __forceinline__ void for_each_word(const Item& item, Act act) {
-  const int begin = pixels_before(item.first_slot);
-  const int end = min(pixels_before(item.end_slot), item.segment.rows * Q), last = end - 1;
-  if (begin == end) return;
+// A tile to staging. At once the lanes write 8 pixels of 4 channels.
+__device__ __forceinline__ void stage_tile(const float (&acc)[WGMMA_N / 2], Element* staging, const Item& item,
+                                           const StagedItem& staged, int tile) {
+  constexpr int GROUPS_APART = ALIKE > 8 ? ALIKE / 8 : 1;
 #pragma unroll
-  for (int parity = 0; parity < 2; ++parity) {
-    const uint32_t channel = uint32_t(item.segment.n) * K + warp_channel(item) + parity;
-    const int odd = (channel * P * Q + item.segment.p * Q + begin) & 1;
+  for (int half = 0; half < 2; ++half) {
+    const Pixel pixel = pixel_of(item, tile, half);
+    if (!pixel.exists) continue;
+    const int ahead = staged.place + (pixel.p - item.segment.p) * Q + pixel.q - staged.begin;
+    Bits* places[GROUPS_APART][2];
 #pragma unroll
-    for (int i = 0; i < ITEM_SLOTS / 64; ++i) {
-      const int pixel = begin - odd + 2 * (item.lane + 32 * i);
-      act(Word{parity, pixel, pixel >= begin && pixel < end, pixel + 1 < end,
-               place_of(item, min(max(pixel, begin), last)), place_of(item, min(pixel + 1, last))});
+    for (int i = 0; i < GROUPS_APART * 2; ++i) {
+      const int channel = i / 2 * 8 + item.lane % 4 * 2 + i % 2;
+      const int place = around(ahead + elements_into_sector(item.segment, item.channel + channel));
+      places[i / 2][i % 2] = reinterpret_cast<Bits*>(staging) + channel * STAGING_PITCH + place;
+    }
+#pragma unroll
+    for (int group = 0; group < WGMMA_N / 8; ++group) {
+      const float first = acc[group * 4 + half * 2], second = acc[group * 4 + half * 2 + 1];
+      const int further = group / GROUPS_APART * (GROUPS_APART * 8 * STAGING_PITCH);
+      Bits *const first_place = places[group % GROUPS_APART][0] + further, *const second_place = places[group % GROUPS_APART][1] + further;
+      if constexpr (sizeof(Element) == 2) {
+        const uint32_t both = pack<Element>(first, second);
+        *first_place = Bits(both);
+        *second_place = Bits(both >> 16);
+      } else {
+        *first_place = __float_as_uint(relu(first));
+        *second_place = __float_as_uint(relu(second));
+      }
     }
   }
-}
-
-__device__ __forceinline__ void store_rows(const Element* staging, const Item& item, Element* y, Probe& probe, uint64_t policy) {
-  const int left = K - warp_channel(item);
-  staging += item.warp * WARP_CHANNELS * STAGING_PITCH;
-  y += output_offset(item.segment.n, item.segment.p, 0, warp_channel(item));
-  for_each_word(item, [&](const Word& word) {
-    uint32_t pairs[WORD_CHANNELS];
-#pragma unroll
-    for (int i = 0; i < WORD_CHANNELS; ++i) {
-      const uint16_t* row = reinterpret_cast<const uint16_t*>(staging + (2 * i + word.parity) * STAGING_PITCH);
-      pairs[i] = row[word.place0] | uint32_t(row[word.place1]) << 16;
-      probe.look_at(pairs[i]);
-    }
-    Element* to = y + int64_t(word.parity) * P * Q + word.pixel + (word.first ? 0 : 1);
-    const auto is_channel = [&](int i) { return K % WGMMA_N == 0 || 2 * i + word.parity < left; };
-    if (word.first && word.second) {
-#pragma unroll
-      for (int i = 0; i < WORD_CHANNELS; ++i)
-        if (is_channel(i)) store_word(to + 2 * i * int64_t(P) * Q, pairs[i], policy);
-    } else if (word.first || word.second) {
-#pragma unroll
-      for (int i = 0; i < WORD_CHANNELS; ++i)
-        if (is_channel(i))
-          *reinterpret_cast<uint16_t*>(to + 2 * i * int64_t(P) * Q) = uint16_t(pairs[i]);  // both halves are alike
-    }
-  });
-}
-
-__device__ __noinline__ void repair_rows(const Element* x, const Element* w, const Element* bias, Element* y, Item item) {
-  for_each_word(item, [&](const Word& word) {
-#pragma unroll 1
-    for (int i = 0; i < WARP_CHANNELS; ++i) {  // two pixels of each channel
-      const int k = warp_channel(item) + i / 2 * 2 + word.parity, pixel = word.pixel + i % 2;
-      if (k < K && (i % 2 == 0 ? word.first : word.second))
-        repair_if_nan(x, w, bias, y, item.segment.n, item.segment.p + pixel / Q, pixel % Q, k);
-    }
-  });
 }

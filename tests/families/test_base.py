@@ -412,7 +412,8 @@ constexpr int64_t GRID = TILE_COUNT < {TARGET.sm_count} ? TILE_COUNT : {TARGET.s
     "wgmma_rows": f"""
 constexpr int kArrays = RING_BYTES + RAW_BUFFERS * RAW_BYTES + FILTER_BYTES + STAGING_BYTES;
 constexpr int kBuffers = kArrays + BIAS_BYTES + SCALE_BYTES;
-constexpr int SMEM_BYTES = kBuffers + int(sizeof(uint64_t)) * (2 * kRingBlocks + 2 * RAW_BUFFERS + kConsumers + 1);
+constexpr int kBarriers = 2 * kRingBlocks + 2 * RAW_BUFFERS + kConsumers + 1 + 2 * kStagedItems;
+constexpr int SMEM_BYTES = kBuffers + int(sizeof(uint64_t)) * kBarriers;
 constexpr int64_t kShare = {TARGET.sm_count} / K_BLOCKS > 1 ? {TARGET.sm_count} / K_BLOCKS : 1;
 constexpr int64_t kPieces = kRowOrder == UNITS ? Walk::UNIT_COUNT : Walk::OUTPUT_ROWS;
 constexpr int64_t GRID = (kPieces < kShare ? kPieces : kShare) * K_BLOCKS;

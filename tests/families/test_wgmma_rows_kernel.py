@@ -26,9 +26,12 @@ class Case:
     layout: str = "nhwc"
 
 
+TWO: dict[str, Any] = {"num_consumer_warpgroups": 2}
+MANY: dict[str, Any] = {"num_consumer_warpgroups": 4, "ring_blocks": 40}
 UNITS: dict[str, Any] = {"row_order": "units", "unit_rows": 2}
 ROWS: dict[str, Any] = {"row_items": True}
 COLUMNS: dict[str, Any] = {"slot_order": "columns"}
+DIRECT: dict[str, Any] = {"staged_y": False}
 
 CASES = {
     # ---- extents ----
@@ -60,7 +63,7 @@ CASES = {
     "K = 14": Case("n1c3h9w11k14r3s3", {"block_n": 16}, epilogue="bias"),
     "K = 7": Case("n1c3h9w11k7r3s3", {"block_n": 32}, epilogue="bias"),
     # three CTAs share the channels of a row; the last has 8 of 32
-    "K in blocks": Case("n2c3h9w11k72r3s3", {"block_n": 32}, epilogue="bias_relu"),
+    "K in blocks": Case("n2c3h9w11k72r3s3", {"block_n": 32, "pack_kernel": False}, epilogue="bias_relu"),
     "K in more blocks than CTAs": Case("n1c3h5w11k48r3s3", {"block_n": 8} | UNITS),
     "K = 256": Case("n1c3h5w9k256r3s3", epilogue="bias"),
     # ---- windows ----
@@ -105,7 +108,7 @@ CASES = {
     "bursts, K = 12": Case("n1c3h12w13k12r3s3", UNITS | {"l2_bursts": True, "block_n": 32}),
     "launched early": Case("n1c3h6w9k16r3s3", {"programmatic_launch": True}, epilogue="bias"),
     # ---- items of a row: a row ends in an item's first tile, in its second; tiles reach beyond the last plane ----
-    "row items": Case("n2c3h31w43k16r11s11st4", ROWS | {"num_consumer_warpgroups": 2}, "tf32", seeds=(0, 1, 2)),
+    "row items": Case("n2c3h31w43k16r11s11st4", ROWS | TWO | {"pack_kernel": False}, "tf32", seeds=(0, 1, 2)),
     "row items, halves": Case("n2c3h9w81k24r3s3pad1", ROWS, layout="nchw", seeds=(0, 2)),
     "row items of two tiles": Case(
         "n3c3h9w141k24r3s3", ROWS | UNITS | {"item_tiles": 2, "num_consumer_warpgroups": 3}, "bf16", seeds=(0, 2)
@@ -115,6 +118,7 @@ CASES = {
     ),
     # ---- layouts ----
     "KCRS": Case("n1c3h9w11k40r5s3", epilogue="bias", w_layout="kcrs"),
+    "KCRS, packed by each CTA": Case("n1c3h9w11k40r5s3", TWO | {"pack_kernel": False}, w_layout="kcrs", seeds=(0, 2)),
     # a run of rows for each channel, each at another place within 16 bytes
     "NCHW in": Case("n2c3h9w11k16r3s3", {"block_rows": 3}, layout="nchw-nhwc", seeds=(0, 1, 2)),
     "NCHW in, 7x7": Case("n2c3h15w17k16r7s7st2pad3", {"block_rows": 4} | COLUMNS, layout="nchw-nhwc"),
@@ -138,6 +142,9 @@ CASES = {
     "NCHW, K in blocks": Case("n2c3h9w11k72r3s3", {"block_n": 32}, layout="nchw", epilogue="bias_relu"),
     "NCHW, K = 256": Case("n1c3h5w9k256r3s3", layout="nhwc-nchw"),
     "NCHW, units": Case("n2c3h19w20k16r3s3pad1", UNITS | {"l2_bursts": True, "item_tiles": 2}, layout="nchw"),
+    # consumers far ahead of each other: items without all pixels, and segments of a short item each
+    "NCHW, short items": Case("n6c1h40w66k8r1s3", MANY, layout="nchw", seeds=(2, 4, 5)),
+    "NCHW, short segments": Case("n8c1h12w66k8r1s3", MANY | UNITS | {"unit_rows": 1}, layout="nchw", seeds=(3, 5, 8)),
     "NCHW, 11x11": Case("n2c3h23w28k96r11s11st4", {"num_consumer_warpgroups": 2}, layout="nchw", seeds=(0, 2)),
     "NCHW, 7x7": Case("n2c3h21w23k64r7s7st2pad3", {"block_rows": 4}, "bf16", layout="nchw"),
     # ---- 4-byte elements; lanes take turns at a bank: four (11x11), two (7x7), none (3x3) ----
@@ -150,6 +157,9 @@ CASES = {
     "tf32, K = 7": Case("n2c3h9w11k7r3s3", {"block_n": 16}, "tf32"),
     "tf32, NCHW, K = 7": Case("n2c3h7w9k7r3s3", {"block_n": 16}, "tf32", "bias", layout="nchw"),
     "tf32, two tiles": Case("n2c3h20w19k16r3s3pad1", UNITS | {"item_tiles": 2}, "tf32", layout="nchw"),
+    # from registers; the last warps have no channel, rows of whole sectors
+    "tf32, NCHW, as held": Case("n2c3h7w9k7r3s3", DIRECT | {"block_n": 16}, "tf32", "bias_relu", layout="nchw"),
+    "fp32, NCHW, as held": Case("n2c3h9w18k24r3s3", DIRECT | ROWS | UNITS | {"l2_bursts": True}, "fp32", layout="nchw"),
     # a partial sum for each step, some of one block, one of each; accumulators that stay in their registers
     "fp32, 3x3": Case("n2c3h9w11k16r3s3pad1", {"block_rows": 3}, "fp32", "bias", seeds=(0, 1, 2)),
     "fp32, 11x11": Case("n2c3h23w27k32r11s11st4", {"num_consumer_warpgroups": 2}, "fp32", "bias_relu", seeds=(0, 2)),

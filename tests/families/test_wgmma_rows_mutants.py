@@ -51,10 +51,30 @@ ROWS: dict[str, Any] = {"shape": "n2c3h9w81k24r3s3", "config": {"row_items": Tru
 TEAMS: dict[str, Any] = {
     "shape": "n2c5h11w82k8r5s5st2pad1", "config": {"num_transformer_warps": 4, "team_warps": 2},
 }  # fmt: skip
+PACKED_HERE: dict[str, Any] = {
+    "shape": "n2c3h9w11k72r3s3", "config": {"block_n": 32, "num_consumer_warpgroups": 2, "pack_kernel": False},
+}  # fmt: skip
+# four consumers, far ahead of each other: items of 60 pixels among others of 64; a segment for each row
+SHORT_ITEMS: dict[str, Any] = {
+    "layout": "nchw", "shape": "n6c1h40w66k8r1s3", "config": {"num_consumer_warpgroups": 4, "ring_blocks": 40},
+}  # fmt: skip
+SHORT_SEGMENTS: dict[str, Any] = SHORT_ITEMS | {
+    "shape": "n8c1h12w66k8r1s3", "config": SHORT_ITEMS["config"] | {"row_order": "units", "unit_rows": 1},
+}  # fmt: skip
 PACK: dict[str, Any] = {"template": "pack_rows"}
 # one product an output, so that its rounding shows; four lanes begin in the same bank; 9 x 15 outputs
 ONE_TAP: dict[str, Any] = {"precision": "tf32", "shape": "n1c1h40w41k8r1s1", "config": {}}
 TURNS: dict[str, Any] = {"precision": "tf32", "shape": "n1c3h15w111k8r11s11st4", "config": {}}
+MANY_CHANNELS: dict[str, Any] = {"layout": "nchw", "shape": "n3c3h11w17k40r3s3"}
+# items without a pixel between others; rows of 63 pixels, which may lie in five sectors
+FEW: dict[str, Any] = {
+    "layout": "nchw",
+    "shape": "n2c1h40w131k8r1s130",
+    "config": {"slot_columns": 2, "num_consumer_warpgroups": 2},
+}
+FULL_ITEMS: dict[str, Any] = {"layout": "nchw", "shape": "n3c3h11w65k16r3s3", "config": {"row_items": True}}
+SEGMENTS: dict[str, Any] = {"layout": "nchw", "config": CONFIG | {"row_order": "units", "unit_rows": 1}}
+HELD: dict[str, Any] = {"precision": "tf32", "layout": "nchw", "config": {"staged_y": False}}
 WORDS: dict[str, Any] = {"precision": "tf32", "layout": "nchw", "shape": "n3c3h11w17k16r3s3"}
 
 RAW_FULL = "wait(smem.raw_full + buffer, ring.parity);"
@@ -62,8 +82,6 @@ RAW_EMPTY = "wait(smem.raw_empty + buffer, ring.parity ^ 1);"
 BLOCK_EMPTY = "wait(smem.block_empty + place, (round & 1) ^ 1);"
 BLOCK_FULL = "wait(smem.block_full + next_full.stage, next_full.parity);"
 STAGED = "      ptx::fence_proxy_async_shared_cta();  // wgmma reads the block, a bulk copy overwrites the buffer\n"
-MAY_BE_WRITTEN = "ptx::barrier_sync(1 + index, 128);  // staging may be written"
-COMPLETE = "ptx::barrier_sync(1 + index, 128);  // staging is complete"
 MIRROR = "place < MIRRORED_BLOCKS ? kRingBlocks * ROW_SLOTS * 16 : 0"
 CLEAR = "clear_outside(bytes, raw, rows, member);"
 CHUNKS = "constexpr Chunks chunks = window_chunks();\n"
@@ -73,6 +91,8 @@ MUTANTS = {
     "half of the filters are expected": one(
         "smem.filters_full, FILTER_BYTES);\n", "smem.filters_full, FILTER_BYTES / 2);\n"
     ),
+    "one consumer's warps pack for two": one("kPackKernel ? 1 : 4 * kConsumers", "4", **PACKED_HERE),
+    "the first channels are packed by all": one("packed_unit(w, first + unit)", "packed_unit(w, unit)", **PACKED_HERE),
     "raw rows are not awaited": one(RAW_FULL, ""),
     "raw rows are awaited with the wrong parity": one(RAW_FULL, RAW_FULL.replace("parity)", "parity ^ 1)")),
     "a free raw buffer is not awaited": one(RAW_EMPTY, ""),
@@ -104,11 +124,13 @@ MUTANTS = {
     "a block too few is awaited": one("last_row + HALO_BLOCKS + 1)", "last_row + HALO_BLOCKS)"),
     "raw rows are given back before they are read": Mutant(
         (
-            ("        ptx::mbarrier_arrive(smem.raw_empty + buffer);\n", ""),
+            ("        if constexpr (RAW_ARRIVALS == 1) ptx::mbarrier_arrive(smem.raw_empty + buffer);\n", ""),
             (RAW_FULL, RAW_FULL + " if (member.lane == 0) ptx::mbarrier_arrive(smem.raw_empty + buffer);"),
         )
     ),
-    "raw rows are never given back": one("        ptx::mbarrier_arrive(smem.raw_empty + buffer);\n", ""),
+    "raw rows are never given back": one(
+        "        if constexpr (RAW_ARRIVALS == 1) ptx::mbarrier_arrive(smem.raw_empty + buffer);\n", ""
+    ),
     # ---- proxies and order ----
     "blocks are not fenced": one(STAGED, ""),
     "one lane fences for all": one(STAGED, "      if (member.lane == 0) ptx::fence_proxy_async_shared_cta();\n"),
@@ -189,15 +211,17 @@ MUTANTS = {
     "a warp of a team fills a block for all": one(
         "smem.block_full + i, kTeamWarps);", "smem.block_full + i, 1);", **TEAMS
     ),
-    "a warp of a team gives raw rows back for all": one("raw_empty + i, kTeamWarps);", "raw_empty + i, 1);", **TEAMS),
+    "a warp of a team gives raw rows back for all": one(
+        "raw_empty + i, kTeamWarps * RAW", "raw_empty + i, RAW", **TEAMS
+    ),
     "a team's warps write the same slots": one("- GROUP * SLOT_ROUNDS % kTeamWarps)", "- member.warp)", **TEAMS),
     "rows are cleared while others read them": one("  member.sync();\n}\n\n// Of", "}\n\n// Of", **TEAMS),
     # ---- items of a row ----
     "a row's last item goes on in the next row": one(
-        "min(first_slot + ITEM_STEP, (row + 1) * ROW_SLOTS)", "9999", **ROWS
+        "min(first_slot + ITEM_SLOTS, (row + 1) * ROW_SLOTS)", "9999", **ROWS
     ),
     "an item of each row is left out": one("return segment.rows * ROW_ITEMS;", "return segment.rows;", **ROWS),
-    "a row's second item is the first": one("+ item % ROW_ITEMS * ITEM_STEP :", ":", **ROWS),
+    "a row's second item is the first": one("+ item % ROW_ITEMS * ITEM_SLOTS :", ":", **ROWS),
     "a window's blocks are the first one": one(
         "(block + i * BLOCK_STEP) % kRingBlocks * ROW_SLOTS", "block % kRingBlocks * ROW_SLOTS", **ROWS
     ),
@@ -217,28 +241,68 @@ MUTANTS = {
     "halo slots are stored": one("q < Q && row < item", "row < item"),
     "rows beyond the segment are stored": one("q < Q && row < item.segment.rows", "q < Q", **UNITS),
     "channels beyond K are stored": one("K % WGMMA_N != 0 && item.channel", "false && item.channel", **K_BLOCKS),
-    "NCHW: staging is written before it is read": one(MAY_BE_WRITTEN, "// staging may be written", **CHANNELS_FIRST),
-    "NCHW: staging is stored before it is complete": one(COMPLETE, "// staging is complete", **CHANNELS_FIRST),
-    "NCHW: consumers share staging": one("smem.staging + index *", "smem.staging + 0 *", **CHANNELS_FIRST),
-    "NCHW: the second tile's place is the first's": one(
-        "+ tile * 64 + item.warp * 16 + item.lane / 8",
-        "+ item.warp * 16 + item.lane / 8",
-        **(CHANNELS_FIRST | TWO_TILES),
+    # ---- an NCHW y: staging ----
+    "NCHW: staging is written before it is stored": one(
+        "await_item(smem.stored, staged.number - kConsumers - i);", ";", **SHORT_ITEMS
     ),
-    "NCHW: an item's last pixels are left out": one(
-        "end_slot), item.segment.rows * Q), last", "end_slot - 1), item.segment.rows * Q), last", **CHANNELS_FIRST
+    "NCHW: only the consumer's own item is awaited": one(
+        "i < kConsumers; ++i) await_item", "i < 1; ++i) await_item", **SHORT_ITEMS
     ),
-    "NCHW: items are stored whole": one(
-        "end_slot), item.segment.rows * Q), last", "end_slot + 2), item.segment.rows * Q), last", **ODD
+    "NCHW: the next round of barriers is awaited": one(
+        "number / kStagedItems & 1);", "number / kStagedItems & 1 ^ 1);", **ODD
     ),
-    "NCHW: the halo is stored": one("+ pixel / Q * HALO_SLOTS", "", **CHANNELS_FIRST),
-    "NCHW: all channels begin alike": one("warp_channel(item) + parity;", "warp_channel(item);", **(ODD | UNITS)),
-    "NCHW: pixels beyond the item are stored": one("pixel + 1 < end,", "true,", **ODD),
-    "NCHW: pixels before the item are stored": one("pixel >= begin && pixel < end", "pixel < end", **ODD),
-    "NCHW: single pixels are left out": one("} else if (word.first || word.second) {", "} else if (false) {", **ODD),
-    "NCHW: the second of a pair is stored before it": one("(word.first ? 0 : 1)", "0", **ODD),
+    "NCHW: two rounds of barriers": one("3 * kConsumers : 0", "2 * kConsumers : 0", **SHORT_SEGMENTS),
+    "NCHW: an item is stored before it is there": one("  await_item(smem.staged, staged.number);\n", "", **ODD),
+    "NCHW: the item before is not awaited": one("await_item(smem.staged, staged.number - 1);", ";", **ODD),
+    "NCHW: a warp has stored for all": one("smem.stored + i, 128)", "smem.stored + i, 32)", **ODD),
+    "NCHW: segments begin at the same place": one(
+        "origin = (origin + whole", "origin = (0 * origin + whole", **SEGMENTS
+    ),
+    "NCHW: rings have no room for sectors": one(
+        "kConsumers * ITEM_SLOTS + 2 * SECTOR * (SEGMENT_CHANGES + 1);",
+        "(kConsumers - 1) * ITEM_SLOTS + SECTOR;",
+        **ODD,
+    ),
+    "NCHW: rings do not turn": one("place < STAGED_PIXELS ? place :", "true ? place :", **ODD),
+    "NCHW: items of few pixels share sectors": one(
+        "kSharedSectors = LEAST_PIXELS >= SECTOR;", "kSharedSectors = true;", **FEW
+    ),
+    "NCHW: all channels begin alike": one(
+        "(uint32_t(segment.n) * K + k)", "(uint32_t(segment.n) * K)", **(ODD | UNITS)
+    ),
+    "NCHW: channels begin alike too often": one("channels * (int64_t(P) * Q) % SECTOR != 0", "false", **ODD),
+    "NCHW: a row is a pixel longer": one(
+        "(pixel.p - item.segment.p) * Q +", "(pixel.p - item.segment.p) * (Q + 1) +", **ODD
+    ),
+    # ---- and its sectors ----
+    "NCHW: an item's last pixel is left out": one(
+        "min(pixels_before(item.end_slot), pixels);", "min(pixels_before(item.end_slot), pixels - 1);", **ODD
+    ),
+    "NCHW: items are stored whole": one("staged.last ? staged.end :", "true ? staged.end :", **ODD),
+    "NCHW: an item's first sector begins with it": one(
+        "whole_sectors(into + staged.begin) + unit", "staged.begin + into + unit", **ODD
+    ),
+    "NCHW: pixels before the segment are stored": one("staged.first ? max(staged.begin - pixel, 0) : 0", "0", **ODD),
+    "NCHW: pixels beyond the segment are stored": one("min(end - pixel, UNIT) : 0", "UNIT : 0", **ODD),
+    "NCHW: edges are left out": one("if (!staged.first && !staged.last) return;", "return;", **ODD),
+    "NCHW: edges beyond whole sectors are left out": one(
+        "unit.whole() && number < RUN_UNITS", "unit.whole()", **FULL_ITEMS
+    ),
+    "NCHW: a run ends in its first sector": one("begins ? 0 : last_sector / UNIT", "0", **ODD),
+    "NCHW: rounds are the first one": one("from + further(i) * STAGING_PITCH", "from", **MANY_CHANNELS),
     "NCHW: channels beyond K are stored": one(
-        "return K % WGMMA_N == 0 ||", "return true ||", layout="nchw", **K_BLOCKS
+        "(whole || channel + further(i) < left)", "true", layout="nchw", **K_BLOCKS
+    ),
+    "NCHW: edges of channels beyond K are stored": one(
+        "K % WGMMA_N == 0 || k < K ? min", "true ? min", layout="nchw", **K_BLOCKS
+    ),
+    "NCHW, as held: the second channel is the first": one(
+        "i / 2 * 8 + i % 2;  // channels", "i / 2 * 8;  // channels", **HELD
+    ),
+    "NCHW, as held: channels beyond K are stored": one(
+        "K % WGMMA_N != 0 && first + further >= K",
+        "false",
+        **(HELD | K_BLOCKS | {"config": {"block_n": 32, "staged_y": False}}),
     ),
     # ---- turns ----
     "turns are awaited too soon": one(
@@ -255,19 +319,16 @@ MUTANTS = {
     ),
     "turned words are not turned back": one("turn & 1 ? turned[e ^ 1] : turned[e]", "turned[e]", **TURNS),
     "pairs of words are not turned back": one("TURNS == 4 && turn & 2 ?", "false ?", **TURNS),
-    "words, NCHW: pixels beyond the item are stored": one("pixel < end) act", "true) act", **WORDS),
-    "words, NCHW: the halo is stored": one("+ pixel / Q * HALO_SLOTS", "", **WORDS),
-    "words, NCHW: half of a tile's pixels": one("i < ITEM_SLOTS / 32; ++i", "i < ITEM_SLOTS / 64; ++i", **WORDS),
-    "words, NCHW: the second half is the first": one("+ slot + i / 2 % 2 * 8]", "+ slot]", **WORDS),
-    "words, NCHW: channels beyond K are stored": one(
-        "if (K % WGMMA_N == 0 || i < left)", "if (true)", precision="tf32", layout="nchw", **K_BLOCKS
+    "words, NCHW: the second channel is the first": one(
+        "*second_place = __float_as_uint(relu(second));", "*second_place = __float_as_uint(relu(first));", **WORDS
     ),
+    "words, NCHW: pixels beyond the segment are stored": one("min(end - pixel, UNIT) : 0", "UNIT : 0", **WORDS),
 }
 # Harmless ones: the checks must not cry wolf, and a mutant that survives must be one of these.
 HARMLESS = {
     "turns are awaited too soon",  # less products at a time
     "NCHW: items are stored whole",  # some of it twice
-    "NCHW: staging is written before it is read",  # the products of the next item hold a consumer's warps together
+    "NCHW: items of few pixels share sectors",  # a consumer is hardly ever so far ahead of the others
     "consumers begin anew with each segment",  # they share the work less evenly
 }
 
@@ -311,11 +372,9 @@ REPAIR_MUTANTS = {
     "what is Inf stays": one("if (stored != stored) repair_output", "if (stored > stored) repair_output"),
     "one half of a tile is repaired": one("i < 2 * ITEM_TILES; ++i", "i < 2 * ITEM_TILES; i += 2"),
     "some of the channels are repaired": one("j < WGMMA_N / 4; ++j", "j < WGMMA_N / 8; ++j"),
-    "NCHW: the first pixel of two is repaired": one(
-        "(i % 2 == 0 ? word.first : word.second)", "i % 2 == 0 && word.first", **CHANNELS_FIRST
-    ),
-    "NCHW: some of the channels are repaired": one(
-        "i < WARP_CHANNELS; ++i) {  //", "i < 2; ++i) {  //", **CHANNELS_FIRST
+    "NCHW: edges are not repaired": one("  for_each_edge(item, staged, repair);\n", "", **CHANNELS_FIRST),
+    "NCHW: whole sectors are not repaired": one(
+        "unit.whole()) repair(unit);", "false) repair(unit);", **CHANNELS_FIRST
     ),
 }
 

@@ -19,7 +19,8 @@ TWO_SMS = replace(TARGET, sm_count=2)  # a CTA computes many rows
 _SMALL: dict[str, Any] = {
     "slot_order": "rows", "row_items": False, "item_tiles": 1, "num_consumer_warpgroups": 1,
     "num_transformer_warps": 2, "team_warps": 1,
-    "raw_stages": 1, "row_order": "strips", "unit_rows": 1, "l2_bursts": False, "programmatic_launch": False,
+    "raw_stages": 1, "row_order": "strips", "unit_rows": 1, "l2_bursts": False, "pack_kernel": True,
+    "programmatic_launch": False,
 }  # fmt: skip
 
 
@@ -30,7 +31,7 @@ def config_of(problem: ConvProblem, **changes: Any) -> WgmmaRowsConfig:
     """
     wanted = {
         "block_rows": min(problem.stride_h, problem.r), "slot_columns": min(problem.stride_w, problem.s),
-        "block_n": round_up(problem.k, 8),
+        "block_n": round_up(problem.k, 8), "staged_y": problem.y_layout == "nchw",
     } | _SMALL | changes  # fmt: skip
     wanted.setdefault("multiplying_consumers", wanted["num_consumer_warpgroups"])
     ring = wanted.pop("ring_blocks", None)
