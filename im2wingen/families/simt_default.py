@@ -9,8 +9,8 @@ from typing import Any
 
 from im2wingen.families import simt_space as space
 from im2wingen.families.simt_config import SimtConfig
-from im2wingen.families.simt_geometry import SimtGeometry
-from im2wingen.families.simt_rules import RULES, runs_in_bulk, whole_threads
+from im2wingen.families.simt_geometry import SimtGeometry, copies_in_bulk
+from im2wingen.families.simt_rules import RULES, whole_threads
 from im2wingen.families.support import ceil_div, round_up
 from im2wingen.problem import ConvProblem
 from im2wingen.target import Target
@@ -25,9 +25,9 @@ _COPY_CYCLES, _STEP_CYCLES = 6, 100  # of a copy to shared memory; of a step, it
 _FETCH_FFMAS, _FETCH = 1000, 0.1  # beyond so many, straight code waits for instructions
 _L2_BYTES_PER_CYCLE = 24  # of an SM, all at it
 _NHWC_BYTES_PER_CYCLE = 16  # likewise; y in NCHW takes fewer, since a CTA writes in many places
-_NCHW_BYTES_PER_CYCLE = {"registers": 3, "shared": 9, "warp": 9, "bulk": 14}
+_NCHW_BYTES_PER_CYCLE = {"registers": 3, "shared": 9, "sectors": 12, "bulk": 14}
 # Instructions of an output on its way to y: its vectors are short.
-_STORE_INSTRUCTIONS = {"registers": 2.0, "shared": 3.0, "warp": 3.0, "bulk": 1.5}
+_STORE_INSTRUCTIONS = {"registers": 2.0, "shared": 3.0, "sectors": 2.5, "bulk": 1.5}
 _WAITS_FOR_LOADS, _WAITS_FOR_STORES = 0.3, 0.85  # shares that a CTA alone on its SM does not hide
 
 
@@ -53,7 +53,8 @@ def default(problem: ConvProblem, target: Target) -> SimtConfig:
 def _least() -> SimtConfig:
     return SimtConfig(
         staging="tap", tile_n=1, tile_p=1, tile_q=1, block_n=32, block_c=1, block_r=1, thread_p=1, thread_q=1,
-        thread_n=1, slices=1, lanes_m=1, num_stages=2, ctas_per_sm=1, persistent=False, unroll_r=True, x_vector=1,
+        thread_n=1, slices=1, lanes_m=1, num_stages=2, ctas_per_sm=1, persistent=False, unroll_r=True, unroll_c=1,
+        reads="free", x_vector=1,
         store="registers", store_n=1, tile_order="linear", fragment_order="zigzag", fragment_outer="filters",
         accumulators="stored",
     )  # fmt: skip
@@ -93,9 +94,8 @@ def _boxes(
         )  # fmt: skip
         if whole_threads(problem, config):
             yield config
-            in_bulk = _with(config, store="bulk")
-            if runs_in_bulk(SimtGeometry(problem=problem, config=in_bulk), target):
-                yield in_bulk
+            if problem.y_layout == "nchw" and copies_in_bulk(target):
+                yield _with(config, store="bulk")
 
 
 def _extent_waste(extent: int, stride: int, window: int, pair: tuple[int, int]) -> float:
@@ -181,6 +181,10 @@ def _stages(problem: ConvProblem, target: Target, tile: SimtConfig) -> Iterator[
                 tile, block_r=block_r, block_c=block_c, num_stages=num_stages, x_vector=vector,
                 unroll_r=block_r == 1 or straight <= 1024, ctas_per_sm=resident - fewer,
             )  # fmt: skip
+            straight = problem.s if tile.staging != "tap" else 1
+            straight *= (block_r if config.unroll_r else 1) * tile.thread_p * tile.thread_q * tile.thread_n
+            if block_c % tile.slices == 0:
+                config = _with(config, unroll_c=space.unrolled_channels(straight, block_c // tile.slices)[0])
             yield _with(config, store_n=_store_n(problem, target, config))
 
 

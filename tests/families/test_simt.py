@@ -28,7 +28,8 @@ TARGET = preset("sm_90a")
 TWO_SMS = replace(TARGET, sm_count=2)  # a persistent CTA computes several boxes
 SMALL = SimtConfig(
     staging="window", tile_n=1, tile_p=4, tile_q=8, block_n=32, block_c=4, block_r=1, thread_p=2, thread_q=4,
-    thread_n=4, slices=1, lanes_m=4, num_stages=2, ctas_per_sm=1, persistent=False, unroll_r=True, x_vector=1,
+    thread_n=4, slices=1, lanes_m=4, num_stages=2, ctas_per_sm=1, persistent=False, unroll_r=True, unroll_c=1,
+    reads="free", x_vector=1,
     store="registers", store_n=1, tile_order="linear", fragment_order="linear", fragment_outer="pixels",
     accumulators="stored",
 )  # fmt: skip
@@ -131,7 +132,6 @@ def test_the_space_is_mostly_legal_and_replays(shape: str, layout: str) -> None:
         ({"thread_q": 3}, "whole threads along the columns"),
         ({"block_n": 30, "thread_n": 15}, "16-byte copies"),
         ({"lanes_m": 2}, "whole warps"),
-        ({"store": "warp", "lanes_m": 16}, "whole warps along the pixels"),
         ({"block_r": 2}, "whole tap groups"),
         ({"x_vector": 2}, "vectors of x"),  # the width is odd
         ({"tile_n": 2, "tile_p": 3, "thread_p": 4}, "whole threads along the rows or the images"),
@@ -158,11 +158,13 @@ def test_what_the_rules_allow_compiles(shape: str) -> None:
 COMPILED: dict[str, tuple[str, dict[str, Any]]] = {
     "window": ("cv8", {"num_stages": 2}),
     "window, 16-byte copies, shared stores": ("cv8", {"x_vector": 4, "store": "shared", "store_n": 4}),
-    "persistent, stores of a warp, slices": (
+    "persistent, ordered reads, stores of sectors, slices": (
         "cv9",
-        {"tile_p": 8, "ctas_per_sm": 1, "persistent": True, "store": "warp", "store_n": 2, "slices": 2,
-         "accumulators": "shifted"},
+        {"tile_p": 8, "ctas_per_sm": 1, "persistent": True, "store": "sectors", "store_n": 2, "slices": 2,
+         "accumulators": "shifted", "reads": "ordered"},
     ),
+    "rows in turn, odd planes": ("cv12", {"reads": "rows", "store": "bulk", "tile_p": 5, "tile_q": 5, "thread_p": 5,
+                                          "thread_q": 5, "tile_n": 4, "ctas_per_sm": 1}),
     "persistent, bulk copies": (
         "cv9",
         {"tile_p": 4, "tile_q": 54, "thread_q": 6, "thread_p": 2, "ctas_per_sm": 2, "persistent": True, "store": "bulk",
@@ -279,26 +281,31 @@ CASES = {
     ),
     "doubles, explicit": Case("n1c5h9w11k20r3s3", {"staging": "explicit", "thread_p": 1, "block_n": 16, "lanes_m": 8},
                               "nhwc-nchw", "none", "fp64"),
-    # a warp's runs of 4 columns in two rows; boxes beyond the lower edge
-    "stores of a warp": Case(
-        "n3c2h10w14k24r3s3",
-        {"store": "warp", "store_n": 2, "thread_n": 8, "block_n": 64, "block_c": 2, "tile_n": 2, "tile_p": 8,
-         "tile_q": 12, "lanes_m": 8, "persistent": True, "accumulators": "shifted"},
+    # parts of rows; boxes beyond the right and lower edge; planes of odd size, so that every run begins elsewhere
+    "sectors": Case(
+        "n3c2h11w15k24r3s3",
+        {"store": "sectors", "store_n": 2, "thread_n": 8, "block_n": 64, "block_c": 2, "tile_n": 2, "tile_p": 8,
+         "tile_q": 12, "lanes_m": 8, "persistent": True, "accumulators": "shifted", "reads": "ordered"},
         "nhwc-nchw",
     ),
-    "stores of a warp across images": Case(
+    # whole rows of three images' odd planes; one of a thread's rows at a time
+    "sectors of whole rows": Case(
         "n6c4h7w7k16r3s3",
-        {"store": "warp", "tile_n": 4, "tile_p": 5, "tile_q": 5, "thread_q": 5, "block_n": 64, "lanes_m": 2,
-         "slices": 2},
+        {"store": "sectors", "tile_n": 4, "tile_p": 5, "tile_q": 5, "thread_q": 5, "block_n": 64, "lanes_m": 2,
+         "slices": 2, "reads": "rows", "unroll_c": 2},
     ),
+    # every run is whole sectors
+    "aligned sectors": Case("n2c4h10w10k20r3s3", {"store": "sectors", "tile_p": 3, "thread_p": 3, "tile_q": 8,
+                                                 "reads": "rows", "unroll_r": False, "block_r": 3, "unroll_c": 4}),
     # whole rows, fewer in the last box, columns beyond Q, idle lanes (18 threads, 8 a warp); padding
     "bulk copies": Case(
         "n3c5h10w14k33r3s3pad1",
         {"store": "bulk", "tile_p": 6, "tile_q": 16, "thread_p": 2, "persistent": True, "lanes_m": 8, "block_c": 2},
         "nchw", "bias",
     ),
+    # a run may lie within one sector
     "bulk copies of parts of rows": Case(
-        "n3c5h9w14k33r3s3",
+        "n3c5h9w13k33r3s3",
         {"store": "bulk", "tile_p": 4, "tile_n": 2, "block_n": 64, "slices": 2, "persistent": True},
     ),
     "bulk copies of doubles": Case(
