@@ -388,7 +388,8 @@ def test_padding_is_skipped_not_multiplied(changes: dict[str, Any]) -> None:
 
 MUTANTS: dict[str, tuple[str, str]] = {
     "a tap skipped": ("for (int s = 0; s < BLOCK_S; ++s) {", "for (int s = 1; s < BLOCK_S; ++s) {"),
-    "a filter row skipped": ("for (int r = 0; r < BLOCK_R; ++r) {", "for (int r = 1; r < BLOCK_R; ++r) {"),
+    "a filter row skipped": ("for (int j = 0; j < INNER; ++j) {\n      const int r",
+                             "for (int j = 1; j < INNER; ++j) {\n      const int r"),
     "wait for one step less": ("kNumStages > 1 ? kNumStages - 2 : 0", "kNumStages - 1"),
     "stage off by one": ("use.stage * STAGE_ELEMENTS", "(use.stage + 1) % kNumStages * STAGE_ELEMENTS"),
     "no barrier before use": ("__syncthreads();\n      if constexpr (kNumStages > 1) issue();",
@@ -413,7 +414,21 @@ BULK_MUTANTS: dict[str, tuple[str, str]] = {
     "no barrier after the runs": ("__syncthreads();  // the runs are written", "// the runs are written"),
     "no fence": ("ptx::fence_proxy_async_shared_cta();\n  __syncthreads", "__syncthreads"),
     "rows beyond P": ("least(TILE_P, P - p) * Q", "TILE_P * Q"),
-    "filters beyond K": ("if (n >= N || p >= P || k >= K) return;", "if (n >= N || p >= P) return;"),
+    "filters beyond K": ("n < N && p < P && k < K", "n < N && p < P"),
+    "sectors that the run has only a part of": ("begin = (run.shift + SECTOR - 1) / SECTOR * SECTOR, end",
+                                                "begin = run.shift / SECTOR * SECTOR, end"),
+    "no first elements": ("const int at = lane < SECTOR ? lane :", "const int at = lane < SECTOR ? SECTOR :"),
+    "no last elements": ("(lane >= SECTOR || at < begin)", "at < begin"),
+}  # fmt: skip
+
+SECTOR_MUTANTS: dict[str, tuple[str, str]] = {
+    "runs begin at a boundary": ("Run::run_shift(tile.n + image, tile.p + p, tile.q, k)", "0"),
+    "vectors that the run has only a part of": ("(at >= run.shift && at + UNIT <= run.end())", "true"),
+    "no barrier after the runs": ("__syncthreads();  // the runs are written", "// the runs are written"),
+    "no barrier before the runs": ("__syncthreads();  // the stages, the slices'", "// the stages, the slices'"),
+    "a thread's rows are its first": ("acc[first_row * THREAD_Q + m][k] +=", "acc[m][k] +="),
+    "one tap's filters for all": ("read(smem_filter + s * BLOCK_C * BLOCK_N)", "read(smem_filter)"),
+    "one channel's filters for all": ("(r * BLOCK_S * BLOCK_C + c) * BLOCK_N", "r * BLOCK_S * BLOCK_C * BLOCK_N"),
 }  # fmt: skip
 
 
@@ -466,6 +481,14 @@ def test_mutants_of_bulk_copies_are_found(name: str, monkeypatch: pytest.MonkeyP
     case = CASES["bulk copies"]
     with pytest.raises((AssertionError, EmulatorError)):
         assert_exact_in_every_order(problem_of(case.shape, case.layout, case.epilogue), replace(SMALL, **case.config))
+
+
+@pytest.mark.parametrize("name", SECTOR_MUTANTS)
+def test_mutants_of_sectors_are_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    mutate(monkeypatch, *SECTOR_MUTANTS[name])
+    config = replace(SMALL, store="sectors", store_n=2, tile_p=3, thread_p=3, tile_q=12, lanes_m=4, reads="rows")
+    with pytest.raises((AssertionError, EmulatorError)):
+        assert_exact_in_every_order(problem_of("n2c3h8w15k33r3s3", "nchw"), config)
 
 
 def test_a_repair_before_the_copies_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
