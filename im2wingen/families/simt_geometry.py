@@ -138,8 +138,7 @@ class SimtGeometry(SimtPatch):
     @property
     def steps(self) -> int:
         """Stages that a CTA goes through."""
-        groups = self.problem.r // self.config.block_r * (self.problem.s // self.block_s)
-        return groups * ceil_div(self.problem.c, self.config.block_c)
+        return self.tap_groups * ceil_div(self.problem.c, self.config.block_c)
 
     @property
     def image_elements(self) -> int:

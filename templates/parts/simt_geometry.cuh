@@ -39,6 +39,8 @@ constexpr int kTilesP = (P + TILE_P - 1) / TILE_P, kTilesQ = (Q + TILE_Q - 1) / 
 constexpr int kTilesN = (K + BLOCK_N - 1) / BLOCK_N;  // of gemm_n
 constexpr int kCtas = (N + TILE_N - 1) / TILE_N * kTilesP * kTilesQ * kTilesN;  // persistent ones counted once a box
 
+__device__ constexpr int least(int a, int b) { return a < b ? a : b; }
+
 template <int WIDTH>
 struct alignas(WIDTH * sizeof(Element)) Vector {
   Element e[WIDTH];
