@@ -163,8 +163,11 @@ COMPILED: dict[str, tuple[str, dict[str, Any]]] = {
         {"tile_p": 8, "ctas_per_sm": 1, "persistent": True, "store": "sectors", "store_n": 2, "slices": 2,
          "accumulators": "shifted", "reads": "ordered"},
     ),
-    "rows in turn, odd planes": ("cv12", {"reads": "rows", "store": "bulk", "tile_p": 5, "tile_q": 5, "thread_p": 5,
-                                          "thread_q": 5, "tile_n": 4, "ctas_per_sm": 1}),
+    "rows in turn, odd planes": (
+        "cv12",
+        {"reads": "rows", "store": "sectors", "store_n": 4, "tile_n": 4, "tile_p": 5, "tile_q": 5, "thread_p": 5,
+         "thread_q": 5, "thread_n": 4, "ctas_per_sm": 1},
+    ),
     "persistent, bulk copies": (
         "cv9",
         {"tile_p": 4, "tile_q": 54, "thread_q": 6, "thread_p": 2, "ctas_per_sm": 2, "persistent": True, "store": "bulk",
