@@ -7,11 +7,15 @@ __device__ __forceinline__ void copy_sectors(const Run& run, int q, const Elemen
     ptx::cp_async_bulk_store(run.in_y(y, q) + begin, run.in(smem) + begin, (end - begin) * sizeof(Element));
 }
 
-// Two sectors' worth of lanes: the run's first and its last ones.
+// Two sectors' worth of lanes, END_WIDTH elements each: the run's first and its last ones.
+constexpr int END_WIDTH = RUN_ALIGNMENT % UNIT == 0 ? UNIT : 1, END_LANES = 2 * SECTOR / END_WIDTH;
 __device__ __forceinline__ void store_ends(const Run& run, int lane, int q, const Element* smem, Element* y) {
   const int begin = (run.shift + SECTOR - 1) / SECTOR * SECTOR, end = run.end() / SECTOR * SECTOR;
-  const int at = lane < SECTOR ? lane : (begin < end ? end : begin) + lane - SECTOR;
-  if (at >= run.shift && at < run.end() && (lane >= SECTOR || at < begin)) run.in_y(y, q)[at] = run.in(smem)[at];
+  const bool first = lane < END_LANES / 2;
+  const int at = first ? lane * END_WIDTH : (begin < end ? end : begin) + lane * END_WIDTH - SECTOR;
+  if (at < run.shift || at >= run.end() || (first && at >= begin)) return;
+  *reinterpret_cast<Vector<END_WIDTH>*>(run.in_y(y, q) + at) =
+      *reinterpret_cast<const Vector<END_WIDTH>*>(run.in(smem) + at);
 }
 
 // The thread's earlier copies have read shared memory.
@@ -27,9 +31,8 @@ __device__ __forceinline__ void store_by_bulk_copies(const Element (&acc)[THREAD
     copy_sectors(Run(tile, 0, i / RUNS, i % RUNS), tile.q, smem, y);
   ptx::cp_async_bulk_commit_group();
   if constexpr (RUN_ALIGNMENT < SECTOR) {
-    constexpr int LANES = 2 * SECTOR;
 #pragma unroll 1
-    for (int i = threadIdx.x / LANES; i < ITEMS; i += THREADS / LANES)
-      store_ends(Run(tile, 0, i / RUNS, i % RUNS), threadIdx.x % LANES, tile.q, smem, y);
+    for (int i = threadIdx.x / END_LANES; i < ITEMS; i += THREADS / END_LANES)
+      store_ends(Run(tile, 0, i / RUNS, i % RUNS), threadIdx.x % END_LANES, tile.q, smem, y);
   }
 }

@@ -420,8 +420,8 @@ BULK_MUTANTS: dict[str, tuple[str, str]] = {
     "filters beyond K": ("n < N && p < P && k < K", "n < N && p < P"),
     "sectors that the run has only a part of": ("begin = (run.shift + SECTOR - 1) / SECTOR * SECTOR, end",
                                                 "begin = run.shift / SECTOR * SECTOR, end"),
-    "no first elements": ("const int at = lane < SECTOR ? lane :", "const int at = lane < SECTOR ? SECTOR :"),
-    "no last elements": ("(lane >= SECTOR || at < begin)", "at < begin"),
+    "no first elements": ("const int at = first ? lane * END_WIDTH :", "const int at = first ? SECTOR :"),
+    "no last elements": ("(first && at >= begin)", "at >= begin"),
 }  # fmt: skip
 
 SECTOR_MUTANTS: dict[str, tuple[str, str]] = {
