@@ -2,7 +2,8 @@
 
 from im2wingen.families.base import Family, Launch, Plan, TemplateValue
 from im2wingen.families.simt_config import SimtConfig
-from im2wingen.families.simt_default import cta_cycles, default
+from im2wingen.families.simt_cost import cta_cycles
+from im2wingen.families.simt_default import default
 from im2wingen.families.simt_geometry import SimtGeometry
 from im2wingen.families.simt_rules import RULES, unsupported
 from im2wingen.families.simt_space import suggest

@@ -157,6 +157,15 @@ class SimtGeometry(SimtPatch):
         return numbers * self.problem.element_bytes // 4 + 20
 
     @property
+    def rows_read(self) -> float:
+        """Patch rows that a thread reads for a channel and filter row; free reads keep those that filter rows share."""
+        config, problem = self.config, self.problem
+        kept = config.reads == "free" and config.unroll_r and self.shared_rows and self.rows_of_one_image
+        if not kept or (problem.stride_h, problem.dilation_h) != (1, 1):
+            return config.thread_p
+        return (config.thread_p + config.block_r - 1) / config.block_r
+
+    @property
     def row_ffmas(self) -> int:
         """Multiply-adds of a thread for one channel and filter row."""
         return self.block_s * self.thread_m * self.config.thread_n

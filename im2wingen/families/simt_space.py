@@ -15,7 +15,7 @@ _MAX_WASTE = 1.13  # computed over wanted, of one dimension of the output
 _TINY = 1 << 20  # outputs; a convolution with fewer is a matter of latency and may waste
 _MAX_THREADS = 512
 _MAX_IDLE = 1.05  # lanes of a CTA over those that compute
-_MAX_OUTPUT_REGISTERS = 128  # of a thread
+_MAX_OUTPUT_REGISTERS = 200  # of a thread
 _STRAIGHT_FFMAS, _MOST_STRAIGHT_FFMAS = 128, 2700  # after which a loop hardly counts; that a loop may grow to
 _OTHER_REGISTERS = 30  # of a thread, at the least, beside its accumulators
 
