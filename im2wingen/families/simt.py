@@ -2,7 +2,8 @@
 
 from im2wingen.families.base import Family, Launch, Plan, TemplateValue
 from im2wingen.families.simt_config import SimtConfig
-from im2wingen.families.simt_default import cta_cycles, default
+from im2wingen.families.simt_cost import cta_cycles
+from im2wingen.families.simt_default import default
 from im2wingen.families.simt_geometry import SimtGeometry
 from im2wingen.families.simt_rules import RULES, unsupported
 from im2wingen.families.simt_space import suggest
@@ -56,7 +57,7 @@ def _values(geometry: SimtGeometry) -> dict[str, TemplateValue]:
         "THREAD_P": config.thread_p, "THREAD_Q": config.thread_q, "THREAD_N": config.thread_n,
         "SLICES": config.slices, "LANES_M": config.lanes_m,
         "NUM_STAGES": config.num_stages, "CTAS_PER_SM": config.ctas_per_sm,
-        "UNROLL_C": geometry.unroll_c, "UNROLL_R": config.block_r if config.unroll_r else 1,
+        "UNROLL_C": config.unroll_c, "READS": config.reads, "UNROLL_R": config.block_r if config.unroll_r else 1,
         "X_VECTOR": config.x_vector,
         "CHANNEL_LANES": geometry.channel_lanes, "PHASE_PITCH": geometry.phase_pitch,
         "ROW_PITCH": geometry.row_pitch, "CHANNEL_PITCH": geometry.channel_pitch,

@@ -6,6 +6,7 @@ from typing import Literal
 from im2wingen.families.base import Config
 
 Staging = Literal["window", "tap", "explicit"]
+Reads = Literal["free", "ordered", "rows"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,8 +29,12 @@ class SimtConfig(Config):
     ctas_per_sm: int  # that the registers must leave room for
     persistent: bool  # a CTA takes boxes in turn, and copies the next one's inputs ahead
     unroll_r: bool  # the filter rows of a stage as straight code
+    unroll_c: int  # channels of a stage as straight code; divides a slice's
+    # of shared memory: as early as the compiler likes, or in order; "rows": in order, one of a thread's rows at a time
+    reads: Reads
     x_vector: Literal[1, 2, 4]  # input elements of one copy
-    store: Literal["registers", "shared", "warp", "bulk"]
+    # from registers, or by way of shared memory: pixel by pixel of the box, by runs of y, or these by bulk copies
+    store: Literal["registers", "shared", "sectors", "bulk"]
     store_n: int  # filters of a thread that go through shared memory at once; divides thread_n; 1 from registers
     tile_order: Literal["linear", "zigzag"]
     fragment_order: Literal["linear", "zigzag"]

@@ -4,11 +4,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import gcd, prod
 
-from im2wingen.families.simt_patch import WARP, SimtPatch
+from im2wingen.families.simt_patch import SimtPatch
 from im2wingen.families.support import ceil_div, round_up
 from im2wingen.target import Target
 
-_STRAIGHT_FFMAS = 128  # multiply-adds after which the instructions of a loop hardly count
+_SECTOR_BYTES = 32  # of global memory that are written at once
 
 
 def copies_in_bulk(target: Target) -> bool:
@@ -38,21 +38,10 @@ class SimtGeometry(SimtPatch):
         config = self.config
         if config.store == "registers":
             return 0
-        if config.store == "bulk":
-            return (
-                self.problem.element_bytes
-                * config.block_n
-                * self._outputs_pitch(config.tile_n * config.tile_p * self._box_row)
-            )
-        pixels, filters, teams = self.block_m, self.threads_n, 1
-        if config.store == "warp":
-            pixels, filters = config.lanes_m * self.thread_m, WARP // config.lanes_m
-            teams = self.slice_threads // WARP
-        return self.problem.element_bytes * teams * config.store_n * filters * self._outputs_pitch(pixels)
-
-    def _outputs_pitch(self, pixels: int) -> int:
-        """Elements from filter to filter: neighbouring filters lie half of the banks apart."""
-        return round_up(pixels, self.banks) + self.banks // 2
+        boxes_pitch = round_up(self.block_m, self.banks) + self.banks // 2
+        pitch = boxes_pitch if config.store == "shared" else self._runs_pitch
+        filters = config.block_n if config.store == "bulk" else config.store_n * self.threads_n
+        return self.problem.element_bytes * filters * pitch
 
     @property
     def _whole_rows(self) -> bool:
@@ -60,17 +49,36 @@ class SimtGeometry(SimtPatch):
         return self.config.tile_q >= self.problem.q
 
     @property
-    def _box_row(self) -> int:
-        """Outputs of a row of the box that lie in y where its columns are those of y."""
-        return min(self.config.tile_q, self.problem.q)
+    def run(self) -> int:
+        """Outputs of a filter without gaps in y: the box's rows in an image if they are whole, else one of them."""
+        return self.config.tile_p * self.problem.q if self._whole_rows else self.config.tile_q
 
     @property
-    def runs_aligned(self) -> bool:
-        """Whether the box's outputs of a filter lie in y in runs that begin and end at 16-byte boundaries."""
+    def runs(self) -> int:
+        """Runs of a filter."""
+        return self.config.tile_n * (1 if self._whole_rows else self.config.tile_p)
+
+    @property
+    def run_alignment(self) -> int:
+        """Elements of which runs begin at multiples in y; as many as a sector of 32 bytes has at most."""
         problem = self.problem
-        row = problem.q if self._whole_rows else gcd(problem.q, self._box_row)
-        run = self.config.tile_p * row if self._whole_rows else row
-        return problem.p * problem.q % self.unit == 0 and run % self.unit == 0
+        row = self.run if self._whole_rows else gcd(problem.q, self.config.tile_q)
+        return gcd(_SECTOR_BYTES // problem.element_bytes, problem.p * problem.q, row)
+
+    @property
+    def run_vector(self) -> int:
+        """Elements of a thread's vector within a run."""
+        row = self.problem.q if self._whole_rows else self.config.tile_q
+        extent = gcd(self.run_alignment, row, self.config.thread_q)
+        return next(v for v in (self.unit, self.unit // 2, 1) if extent % v == 0)
+
+    @property
+    def _runs_pitch(self) -> int:
+        """Elements from filter to filter; neighbouring filters lie apart by half of the banks, or by a few."""
+        sector = _SECTOR_BYTES // self.problem.element_bytes
+        run_pitch = round_up(self.run + sector - self.run_alignment, self.unit)
+        apart = self.banks // 2 if self.run_vector == self.unit else 4 * self.run_vector
+        return round_up(self.runs * run_pitch, self.banks) + apart
 
     @property
     def _sums_bytes(self) -> int:
@@ -130,8 +138,7 @@ class SimtGeometry(SimtPatch):
     @property
     def steps(self) -> int:
         """Stages that a CTA goes through."""
-        groups = self.problem.r // self.config.block_r * (self.problem.s // self.block_s)
-        return groups * ceil_div(self.problem.c, self.config.block_c)
+        return self.tap_groups * ceil_div(self.problem.c, self.config.block_c)
 
     @property
     def image_elements(self) -> int:
@@ -145,23 +152,25 @@ class SimtGeometry(SimtPatch):
     def registers(self) -> int:
         """What a thread needs at the least: accumulators, a segment of each row, filters, addresses."""
         config = self.config
-        numbers = self.thread_m * config.thread_n + config.thread_p * self.segment + config.thread_n
+        rows, taps = (1, ceil_div(self.block_s, self.phases)) if config.reads == "rows" else (config.thread_p, 1)
+        numbers = self.thread_m * config.thread_n + rows * self.segment + taps * config.thread_n
         return numbers * self.problem.element_bytes // 4 + 20
 
     @property
-    def _row_ffmas(self) -> int:
-        return self.block_s * self.thread_m * self.config.thread_n
+    def rows_read(self) -> float:
+        """Patch rows that a thread reads for a channel and filter row; free reads keep those that filter rows share."""
+        config, problem = self.config, self.problem
+        kept = config.reads == "free" and config.unroll_r and self.shared_rows and self.rows_of_one_image
+        if not kept or (problem.stride_h, problem.dilation_h) != (1, 1):
+            return config.thread_p
+        return (config.thread_p + config.block_r - 1) / config.block_r
 
     @property
-    def unroll_c(self) -> int:
-        """Channels as straight code: enough to make the loop's own instructions few."""
-        if not self.config.unroll_r and self.config.block_r > 1:
-            return 1
-        return min(
-            self.config.block_c // self.config.slices, ceil_div(_STRAIGHT_FFMAS, self.config.block_r * self._row_ffmas)
-        )
+    def row_ffmas(self) -> int:
+        """Multiply-adds of a thread for one channel and filter row."""
+        return self.block_s * self.thread_m * self.config.thread_n
 
     @property
     def straight_ffmas(self) -> int:
         """Multiply-adds in the straight code of the innermost loop's body."""
-        return self.unroll_c * (self.config.block_r if self.config.unroll_r else 1) * self._row_ffmas
+        return self.config.unroll_c * (self.config.block_r if self.config.unroll_r else 1) * self.row_ffmas

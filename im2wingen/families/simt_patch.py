@@ -149,7 +149,18 @@ class SimtPatch:
 
     @property
     def has_plan(self) -> bool:
-        return self.config.block_c < self.problem.c or self.channel_lanes > 1
+        """Whether a copy's place is worked out ahead, for several channels or tap groups."""
+        shared = self.tap_groups > 1 and self.one_plan
+        return self.config.block_c < self.problem.c or self.channel_lanes > 1 or shared
+
+    @property
+    def one_plan(self) -> bool:
+        """Whether all tap groups copy the same places."""
+        return self.tap_groups == 1 or not (self.problem.has_padding or self.config.staging == "explicit")
+
+    @property
+    def tap_groups(self) -> int:
+        return self.problem.r // self.config.block_r * (self.problem.s // self.block_s)
 
     @property
     def rows_of_one_image(self) -> bool:

@@ -95,11 +95,6 @@ def _vectors_of_x_fit(geometry: SimtGeometry, target: Target) -> bool:
     )
 
 
-def runs_in_bulk(geometry: SimtGeometry, target: Target) -> bool:
-    """Whether bulk copies can bring the outputs of a box to y."""
-    return geometry.problem.y_layout == "nchw" and geometry.runs_aligned and copies_in_bulk(target)
-
-
 RULES: tuple[Rule, ...] = (
     Rule(
         sentence="threads must divide the box: thread_q tile_q, thread_n block_n, thread_p tile_p or else tile_n",
@@ -107,12 +102,10 @@ RULES: tuple[Rule, ...] = (
     ),
     _rule("a CTA must have 1024 threads at most", lambda g, t: g.threads <= 1024),
     _rule("slices must divide block_c", lambda g, t: g.config.block_c % g.config.slices == 0),
-    _rule(
-        "32 / lanes_m must divide the threads along the filters, and lanes_m those along the pixels where each warp "
-        "stores its own outputs",
-        lambda g, t: g.threads_n % (32 // g.config.lanes_m) == 0
-        and (g.config.store != "warp" or g.threads_m % g.config.lanes_m == 0),
-    ),
+    _rule("32 / lanes_m must divide the threads along the filters",
+          lambda g, t: g.threads_n % (32 // g.config.lanes_m) == 0),
+    _rule("unroll_c must divide the channels of a slice",
+          lambda g, t: g.config.unroll_c >= 1 and g.config.block_c // g.config.slices % g.config.unroll_c == 0),
     _rule("block_n filters must be whole 16-byte copies", lambda g, t: g.config.block_n % g.unit == 0),
     _rule("a CTA must have a thread for every 16 bytes of block_n filters",
           lambda g, t: g.config.block_n <= g.unit * g.threads),
@@ -122,11 +115,10 @@ RULES: tuple[Rule, ...] = (
     _rule("x_vector, 16 bytes at most, needs x in NCHW, window staging, stride 1 and aligned rows", _vectors_of_x_fit),
     _rule("outputs go through shared memory for NCHW alone",
           lambda g, t: g.config.store == "registers" or g.problem.y_layout == "nchw"),
-    _rule("bulk copies of outputs need sm_90 or later, and runs in y (whole rows, or parts of one) that begin and end "
-          "at 16-byte boundaries", lambda g, t: g.config.store != "bulk" or runs_in_bulk(g, t)),
+    _rule("bulk copies of outputs need sm_90 or later", lambda g, t: g.config.store != "bulk" or copies_in_bulk(t)),
     _rule("store_n must divide thread_n, and be 1 where outputs don't go through shared memory in passes",
           lambda g, t: g.config.store_n >= 1 and g.config.thread_n % g.config.store_n == 0
-          and (g.config.store in ("shared", "warp") or g.config.store_n == 1)),
+          and (g.config.store in ("shared", "sectors") or g.config.store_n == 1)),
     _rule("the threads of ctas_per_sm CTAs must fit the SM", _threads_fit),
     _rule("accumulators, segments and filters of a thread must fit the registers", _registers_fit),
     _rule("the stages of ctas_per_sm CTAs must fit shared memory", _shared_memory_fits),

@@ -5,9 +5,9 @@ from math import gcd
 from typing import Any, get_args
 
 from im2wingen.families.base import Choose
-from im2wingen.families.simt_config import SimtConfig, Staging
+from im2wingen.families.simt_config import Reads, SimtConfig, Staging
 from im2wingen.families.simt_geometry import copies_in_bulk
-from im2wingen.families.support import round_up, unit_elements
+from im2wingen.families.support import round_up
 from im2wingen.problem import ConvProblem
 from im2wingen.target import Target
 
@@ -15,14 +15,15 @@ _MAX_WASTE = 1.13  # computed over wanted, of one dimension of the output
 _TINY = 1 << 20  # outputs; a convolution with fewer is a matter of latency and may waste
 _MAX_THREADS = 512
 _MAX_IDLE = 1.05  # lanes of a CTA over those that compute
-_MAX_OUTPUT_REGISTERS = 128  # of a thread
+_MAX_OUTPUT_REGISTERS = 200  # of a thread
+_STRAIGHT_FFMAS, _MOST_STRAIGHT_FFMAS = 128, 2700  # after which a loop hardly counts; that a loop may grow to
 _OTHER_REGISTERS = 30  # of a thread, at the least, beside its accumulators
 
 
 def thread_columns(problem: ConvProblem) -> list[int]:
     """Columns of a thread that waste little of Q."""
     least = 1 if problem.q < 8 else 3
-    return [t for t in range(least, 15) if t <= problem.q and _fair(problem, problem.q, t)] or [1]
+    return [t for t in range(least, 19) if t <= problem.q and _fair(problem, problem.q, t)] or [1]
 
 
 def tile_columns(problem: ConvProblem, thread_q: int) -> list[int]:
@@ -75,6 +76,13 @@ def block_channels(problem: ConvProblem) -> list[int]:
     return sorted({*few, *(c for c in (1, 2, 4, 8, 16, 32) if c < 2 * problem.c)})
 
 
+def unrolled_channels(ffmas: int, channels: int) -> list[int]:
+    """Channels of a stage as straight code, `ffmas` multiply-adds each: enough to hide the loop, and more."""
+    divisors = [n for n in range(1, channels + 1) if channels % n == 0]
+    enough = next((n for n in divisors if n * ffmas >= _STRAIGHT_FFMAS), channels)
+    return [n for n in divisors if n == enough or enough < n <= _MOST_STRAIGHT_FFMAS // ffmas][:3]
+
+
 def block_filter_rows(problem: ConvProblem) -> list[int]:
     """Filter rows of a stage."""
     return sorted({1, problem.r, *(r for r in (2, 3) if problem.r % r == 0)})
@@ -103,19 +111,7 @@ def stores(problem: ConvProblem, target: Target) -> tuple[str, ...]:
     """Ways of outputs to y."""
     if problem.y_layout == "nhwc":
         return ("registers",)
-    aligned = problem.p * problem.q % unit_elements(problem) == 0
-    return ("registers", "shared", "warp", *(["bulk"] if aligned and copies_in_bulk(target) else []))
-
-
-def bulk_columns(problem: ConvProblem, columns: list[int]) -> list[int]:
-    """Those of a CTA's columns whose rows bulk copies can store: whole ones, or parts of whole 16 bytes."""
-    return [t for t in columns if t >= problem.q or gcd(problem.q, t) % unit_elements(problem) == 0] or columns
-
-
-def bulk_rows(problem: ConvProblem, rows: list[int], columns: int) -> list[int]:
-    """Those of a CTA's rows of so many columns that are whole 16 bytes together."""
-    unit = unit_elements(problem)
-    return [t for t in rows if t * problem.q % unit == 0] or rows if columns >= problem.q else rows
+    return ("registers", "shared", "sectors", *(["bulk"] if copies_in_bulk(target) else []))
 
 
 def store_filters(store: str, thread_n: int) -> list[int]:
@@ -128,21 +124,11 @@ def suggest(problem: ConvProblem, target: Target, choose: Choose) -> SimtConfig:
     staging: Staging = choose("staging", get_args(Staging))
     store = choose("store", stores(problem, target))
     thread_q = choose("thread_q", thread_columns(problem))
-    columns = tile_columns(problem, thread_q)
-    tile_q = (
-        choose(f"tile_q.bulk.{thread_q}", bulk_columns(problem, columns))
-        if store == "bulk"
-        else choose(f"tile_q.{thread_q}", columns)
-    )
+    tile_q = choose(f"tile_q.{thread_q}", tile_columns(problem, thread_q))
     thread_n = choose("thread_n", thread_filters(problem))
     thread_p = choose(f"thread_p.{thread_q * thread_n}", thread_rows(problem, thread_q * thread_n))
     threads_q = tile_q // thread_q
-    rows = tile_rows(problem, thread_p, threads_q)
-    tile_p = (
-        choose(f"tile_p.bulk.{thread_p}x{threads_q}x{tile_q}", bulk_rows(problem, rows, tile_q))
-        if store == "bulk"
-        else choose(f"tile_p.{thread_p}x{threads_q}", rows)
-    )
+    tile_p = choose(f"tile_p.{thread_p}x{threads_q}", tile_rows(problem, thread_p, threads_q))
     threads_m = Fraction(tile_p * threads_q, thread_p)
     block_n = choose(f"block_n.{thread_n}x{threads_m}", block_filters(problem, thread_n, threads_m))
     threads_n = block_n // thread_n
@@ -156,17 +142,22 @@ def suggest(problem: ConvProblem, target: Target, choose: Choose) -> SimtConfig:
     block_c = choose("block_c", block_channels(problem))
     divisors = gcd(block_c, 4) if 4 * threads <= _MAX_THREADS else 1
     slices = choose(f"slices.{divisors}", [n for n in (1, 2, 4) if divisors % n == 0])
+    block_r = choose("block_r.tap", (1,)) if one_tap else choose("block_r", block_filter_rows(problem))
+    unroll_r = choose("unroll_r.tap", (True,)) if one_tap else choose("unroll_r", (True, False))
+    ffmas = (1 if one_tap else problem.s) * (block_r if unroll_r else 1) * thread_p * thread_q * thread_n
     picks: dict[str, Any] = {
         "lanes_m": choose(f"lanes_m.{'-'.join(map(str, lanes_m))}", lanes_m),
         "block_c": block_c,
         "slices": slices,
-        "block_r": choose("block_r.tap", (1,)) if one_tap else choose("block_r", block_filter_rows(problem)),
+        "block_r": block_r,
         "num_stages": choose("num_stages", (1, 2, 3, 4)),
         "ctas_per_sm": choose(
             f"ctas_per_sm.{slices * threads}x{registers}", resident_ctas(slices * threads, registers)
         ),
         "persistent": choose("persistent", (False, True)),
-        "unroll_r": choose("unroll_r.tap", (True,)) if one_tap else choose("unroll_r", (True, False)),
+        "unroll_r": unroll_r,
+        "unroll_c": choose(f"unroll_c.{ffmas}x{block_c // slices}", unrolled_channels(ffmas, block_c // slices)),
+        "reads": choose("reads.row", ("free", "ordered")) if thread_p == 1 else choose("reads", get_args(Reads)),
         "x_vector": choose(f"x_vector.{aligned}", x_vectors(problem, aligned))
         if staging == "window"
         else choose("x_vector.single", (1,)),

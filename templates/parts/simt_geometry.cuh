@@ -39,6 +39,8 @@ constexpr int kTilesP = (P + TILE_P - 1) / TILE_P, kTilesQ = (Q + TILE_Q - 1) / 
 constexpr int kTilesN = (K + BLOCK_N - 1) / BLOCK_N;  // of gemm_n
 constexpr int kCtas = (N + TILE_N - 1) / TILE_N * kTilesP * kTilesQ * kTilesN;  // persistent ones counted once a box
 
+__device__ constexpr int least(int a, int b) { return a < b ? a : b; }
+
 template <int WIDTH>
 struct alignas(WIDTH * sizeof(Element)) Vector {
   Element e[WIDTH];
@@ -48,7 +50,6 @@ static_assert(TILE_Q % THREAD_Q == 0, "whole threads along the columns");
 static_assert(kRowsOfOneImage || TILE_N % THREAD_P == 0, "whole threads along the rows or the images");
 static_assert(BLOCK_N % THREAD_N == 0 && BLOCK_N % UNIT == 0, "whole threads and 16-byte copies along the filters");
 static_assert(32 % LANES_M == 0 && THREADS_N % LANES_N == 0, "whole warps");
-static_assert(THREADS_M % LANES_M == 0 || kStore != Store::warp, "whole warps along the pixels");
 static_assert(THREADS <= 1024, "a CTA has 1 to 32 warps");
 static_assert(BLOCK_C % SLICES == 0, "whole channels for every slice");
 static_assert(R % BLOCK_R == 0 && (kStaging != Staging::tap || BLOCK_R == 1), "whole tap groups");

@@ -11,8 +11,11 @@ constexpr uint32_t kOutside = 0xFFFFFFF0;
 constexpr int COPY_COLUMNS = (COLUMNS + X_VECTOR - 1) / X_VECTOR;  // of a patch row
 constexpr int PLACES = kExplicit ? TILE_N * TILE_P * COLUMNS * BLOCK_R : TILE_N * ROWS * COPY_COLUMNS;
 constexpr int PLACE_LANES = THREADS / CHANNEL_LANES;
-constexpr bool kHasPlan = BLOCK_C < C || CHANNEL_LANES > 1;  // else every entry would be used but once
 constexpr bool kOneTapGroup = BLOCK_R == R && BLOCK_S == S;
+// Without padding all tap groups copy the same places, each from its own distance into x: they share one plan.
+constexpr bool kOnePlan = kOneTapGroup || (!kHasPadding && !kExplicit);
+constexpr bool kHasPlan =  // else every entry would be used but once
+    BLOCK_C < C || CHANNEL_LANES > 1 || (kOnePlan && !kOneTapGroup);
 
 constexpr int64_t IMAGE_ELEMENTS = kExplicit ? int64_t(kInputChannelsLast ? 1 : C) * P * PADDED_W * COLUMN_PITCH
                                              : int64_t(C) * H * W;
@@ -45,7 +48,12 @@ __device__ __forceinline__ PatchCopy patch_copy(const Tile& tile, int r, int s, 
     const int window_row = kSharedRows ? row : row / BLOCK_R * STRIDE_H + row % BLOCK_R * DILATION_H;
     const int h = tile.p * STRIDE_H - PAD_TOP + r * DILATION_H + window_row;
     const int col = tile.q * STRIDE_W - PAD_LEFT + s * DILATION_W + column * COLUMN_STEP;
-    const bool inside = tile.n + n < N && unsigned(h) < unsigned(H) && unsigned(col) < unsigned(W);
+    // Without padding, the rows and columns that outputs need lie in x for every tap.
+    const bool rows = kHasPadding    ? unsigned(h) < unsigned(H)
+                      : kSharedRows ? window_row <= (least(TILE_P, P - tile.p) - 1) * STRIDE_H + (BLOCK_R - 1) * DILATION_H
+                                    : tile.p + row / BLOCK_R < P;
+    const bool columns = kHasPadding || !kPixelColumns ? unsigned(col) < unsigned(W) : tile.q + column < Q;
+    const bool inside = tile.n + n < N && rows && columns;
     const int source = n * int(IMAGE_ELEMENTS) + (h * W + col) * (kInputChannelsLast ? C : 1);
     const int target = n * IMAGE_PITCH + row * ROW_PITCH + column % PHASES * PHASE_PITCH + column / PHASES;
     return {inside ? uint32_t(source) * BYTES : kOutside, uint32_t(target) * BYTES};
@@ -66,7 +74,8 @@ __device__ __forceinline__ void load_patch(Element* smem_patch, const PatchCopy*
   const int channel_lane = kInputChannelsLast ? thread % CHANNEL_LANES : thread / PLACE_LANES;
   const int place_lane = kInputChannelsLast ? thread / CHANNEL_LANES : thread % PLACE_LANES;
   const char* const from =
-      reinterpret_cast<const char*>(source + tile.n * IMAGE_ELEMENTS + (c + channel_lane) * CHANNEL_STEP);
+      reinterpret_cast<const char*>(source + tile.n * IMAGE_ELEMENTS + (c + channel_lane) * CHANNEL_STEP) +
+      (kOnePlan && !kOneTapGroup ? (r * DILATION_H * W + s * DILATION_W) * (kInputChannelsLast ? C : 1) * BYTES : 0);
   char* const to = reinterpret_cast<char*>(smem_patch + channel_lane * CHANNEL_PITCH);
 #pragma unroll
   for (int i = 0; i < (PLACES + PLACE_LANES - 1) / PLACE_LANES; ++i) {

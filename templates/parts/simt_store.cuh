@@ -1,6 +1,4 @@
 // Accumulators to y. A vector of outputs lies along q (NCHW) or along k (NHWC), as wide as the rows' alignment allows.
-__device__ constexpr int least(int a, int b) { return a < b ? a : b; }
-
 // The same number, of which the compiler can't know that it is: blockIdx.y is 0.
 __device__ __forceinline__ float copy_of(float v) { return __uint_as_float(__float_as_uint(v) ^ blockIdx.y); }
 __device__ __forceinline__ double copy_of(double v) {

@@ -375,10 +375,8 @@ OWN_CONSTANTS = {
     "simt": f"""
 constexpr int kBytes = sizeof(Element), kPlan = kHasPlan ? int(sizeof(PatchCopy)) * PLACES : 0;
 constexpr int kPipeline = kBytes * kNumStages * STAGE_ELEMENTS + kPlan;
-constexpr bool kByWarp = kStore == Store::warp;
-constexpr bool kInBulk = kStore == Store::bulk;
-constexpr int kPitch = kInBulk ? BULK_PITCH : outputs_pitch(kByWarp ? LANES_M * THREAD_M : BLOCK_M);
-constexpr int kFilters = kInBulk ? BLOCK_N : STORE_N * (kByWarp ? SLICE_THREADS / 32 * LANES_N : THREADS_N);
+constexpr int kPitch = kStore == Store::shared ? outputs_pitch(BLOCK_M) : RUNS_PITCH;
+constexpr int kFilters = kStore == Store::bulk ? BLOCK_N : STORE_N * THREADS_N;
 constexpr int kOutputs = kStore == Store::registers ? 0 : kBytes * kFilters * kPitch;
 constexpr int kSums = kBytes * (SLICES - 1) * SLICE_THREADS * THREAD_M * THREAD_N;
 constexpr int kAfter = kOutputs > kSums ? kOutputs : kSums;

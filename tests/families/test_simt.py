@@ -28,7 +28,8 @@ TARGET = preset("sm_90a")
 TWO_SMS = replace(TARGET, sm_count=2)  # a persistent CTA computes several boxes
 SMALL = SimtConfig(
     staging="window", tile_n=1, tile_p=4, tile_q=8, block_n=32, block_c=4, block_r=1, thread_p=2, thread_q=4,
-    thread_n=4, slices=1, lanes_m=4, num_stages=2, ctas_per_sm=1, persistent=False, unroll_r=True, x_vector=1,
+    thread_n=4, slices=1, lanes_m=4, num_stages=2, ctas_per_sm=1, persistent=False, unroll_r=True, unroll_c=1,
+    reads="free", x_vector=1,
     store="registers", store_n=1, tile_order="linear", fragment_order="linear", fragment_outer="pixels",
     accumulators="stored",
 )  # fmt: skip
@@ -131,7 +132,6 @@ def test_the_space_is_mostly_legal_and_replays(shape: str, layout: str) -> None:
         ({"thread_q": 3}, "whole threads along the columns"),
         ({"block_n": 30, "thread_n": 15}, "16-byte copies"),
         ({"lanes_m": 2}, "whole warps"),
-        ({"store": "warp", "lanes_m": 16}, "whole warps along the pixels"),
         ({"block_r": 2}, "whole tap groups"),
         ({"x_vector": 2}, "vectors of x"),  # the width is odd
         ({"tile_n": 2, "tile_p": 3, "thread_p": 4}, "whole threads along the rows or the images"),
@@ -158,10 +158,15 @@ def test_what_the_rules_allow_compiles(shape: str) -> None:
 COMPILED: dict[str, tuple[str, dict[str, Any]]] = {
     "window": ("cv8", {"num_stages": 2}),
     "window, 16-byte copies, shared stores": ("cv8", {"x_vector": 4, "store": "shared", "store_n": 4}),
-    "persistent, stores of a warp, slices": (
+    "persistent, ordered reads, stores of sectors, slices": (
         "cv9",
-        {"tile_p": 8, "ctas_per_sm": 1, "persistent": True, "store": "warp", "store_n": 2, "slices": 2,
-         "accumulators": "shifted"},
+        {"tile_p": 8, "ctas_per_sm": 1, "persistent": True, "store": "sectors", "store_n": 2, "slices": 2,
+         "accumulators": "shifted", "reads": "ordered"},
+    ),
+    "rows in turn, odd planes": (
+        "cv12",
+        {"reads": "rows", "store": "sectors", "store_n": 4, "tile_n": 4, "tile_p": 5, "tile_q": 5, "thread_p": 5,
+         "thread_q": 5, "thread_n": 4, "ctas_per_sm": 1},
     ),
     "persistent, bulk copies": (
         "cv9",
@@ -279,26 +284,31 @@ CASES = {
     ),
     "doubles, explicit": Case("n1c5h9w11k20r3s3", {"staging": "explicit", "thread_p": 1, "block_n": 16, "lanes_m": 8},
                               "nhwc-nchw", "none", "fp64"),
-    # a warp's runs of 4 columns in two rows; boxes beyond the lower edge
-    "stores of a warp": Case(
-        "n3c2h10w14k24r3s3",
-        {"store": "warp", "store_n": 2, "thread_n": 8, "block_n": 64, "block_c": 2, "tile_n": 2, "tile_p": 8,
-         "tile_q": 12, "lanes_m": 8, "persistent": True, "accumulators": "shifted"},
+    # parts of rows; boxes beyond the right and lower edge; planes of odd size, so that every run begins elsewhere
+    "sectors": Case(
+        "n3c2h11w15k24r3s3",
+        {"store": "sectors", "store_n": 2, "thread_n": 8, "block_n": 64, "block_c": 2, "tile_n": 2, "tile_p": 8,
+         "tile_q": 12, "lanes_m": 8, "persistent": True, "accumulators": "shifted", "reads": "ordered"},
         "nhwc-nchw",
     ),
-    "stores of a warp across images": Case(
+    # whole rows of three images' odd planes; one of a thread's rows at a time
+    "sectors of whole rows": Case(
         "n6c4h7w7k16r3s3",
-        {"store": "warp", "tile_n": 4, "tile_p": 5, "tile_q": 5, "thread_q": 5, "block_n": 64, "lanes_m": 2,
-         "slices": 2},
+        {"store": "sectors", "tile_n": 4, "tile_p": 5, "tile_q": 5, "thread_q": 5, "block_n": 64, "lanes_m": 2,
+         "slices": 2, "reads": "rows", "unroll_c": 2},
     ),
+    # every run is whole sectors
+    "aligned sectors": Case("n2c4h10w10k20r3s3", {"store": "sectors", "tile_p": 3, "thread_p": 3, "tile_q": 8,
+                                                 "reads": "rows", "unroll_r": False, "block_r": 3, "unroll_c": 4}),
     # whole rows, fewer in the last box, columns beyond Q, idle lanes (18 threads, 8 a warp); padding
     "bulk copies": Case(
         "n3c5h10w14k33r3s3pad1",
         {"store": "bulk", "tile_p": 6, "tile_q": 16, "thread_p": 2, "persistent": True, "lanes_m": 8, "block_c": 2},
         "nchw", "bias",
     ),
+    # a run may lie within one sector
     "bulk copies of parts of rows": Case(
-        "n3c5h9w14k33r3s3",
+        "n3c5h9w13k33r3s3",
         {"store": "bulk", "tile_p": 4, "tile_n": 2, "block_n": 64, "slices": 2, "persistent": True},
     ),
     "bulk copies of doubles": Case(
@@ -381,7 +391,8 @@ def test_padding_is_skipped_not_multiplied(changes: dict[str, Any]) -> None:
 
 MUTANTS: dict[str, tuple[str, str]] = {
     "a tap skipped": ("for (int s = 0; s < BLOCK_S; ++s) {", "for (int s = 1; s < BLOCK_S; ++s) {"),
-    "a filter row skipped": ("for (int r = 0; r < BLOCK_R; ++r) {", "for (int r = 1; r < BLOCK_R; ++r) {"),
+    "a filter row skipped": ("for (int j = 0; j < INNER; ++j) {\n      const int r",
+                             "for (int j = 1; j < INNER; ++j) {\n      const int r"),
     "wait for one step less": ("kNumStages > 1 ? kNumStages - 2 : 0", "kNumStages - 1"),
     "stage off by one": ("use.stage * STAGE_ELEMENTS", "(use.stage + 1) % kNumStages * STAGE_ELEMENTS"),
     "no barrier before use": ("__syncthreads();\n      if constexpr (kNumStages > 1) issue();",
@@ -406,7 +417,21 @@ BULK_MUTANTS: dict[str, tuple[str, str]] = {
     "no barrier after the runs": ("__syncthreads();  // the runs are written", "// the runs are written"),
     "no fence": ("ptx::fence_proxy_async_shared_cta();\n  __syncthreads", "__syncthreads"),
     "rows beyond P": ("least(TILE_P, P - p) * Q", "TILE_P * Q"),
-    "filters beyond K": ("if (n >= N || p >= P || k >= K) return;", "if (n >= N || p >= P) return;"),
+    "filters beyond K": ("n < N && p < P && k < K", "n < N && p < P"),
+    "sectors that the run has only a part of": ("begin = (run.shift + SECTOR - 1) / SECTOR * SECTOR, end",
+                                                "begin = run.shift / SECTOR * SECTOR, end"),
+    "no first elements": ("const int at = first ? lane * END_WIDTH :", "const int at = first ? SECTOR :"),
+    "no last elements": ("(first && at >= begin)", "at >= begin"),
+}  # fmt: skip
+
+SECTOR_MUTANTS: dict[str, tuple[str, str]] = {
+    "runs begin at a boundary": ("Run::run_shift(tile.n + image, tile.p + p, tile.q, k)", "0"),
+    "vectors that the run has only a part of": ("(at >= run.shift && at + UNIT <= run.end())", "true"),
+    "no barrier after the runs": ("__syncthreads();  // the runs are written", "// the runs are written"),
+    "no barrier before the runs": ("__syncthreads();  // the stages, the slices'", "// the stages, the slices'"),
+    "a thread's rows are its first": ("acc[first_row * THREAD_Q + m][k] +=", "acc[m][k] +="),
+    "one tap's filters for all": ("read(smem_filter + s * BLOCK_C * BLOCK_N)", "read(smem_filter)"),
+    "one channel's filters for all": ("(r * BLOCK_S * BLOCK_C + c) * BLOCK_N", "r * BLOCK_S * BLOCK_C * BLOCK_N"),
 }  # fmt: skip
 
 
@@ -459,6 +484,14 @@ def test_mutants_of_bulk_copies_are_found(name: str, monkeypatch: pytest.MonkeyP
     case = CASES["bulk copies"]
     with pytest.raises((AssertionError, EmulatorError)):
         assert_exact_in_every_order(problem_of(case.shape, case.layout, case.epilogue), replace(SMALL, **case.config))
+
+
+@pytest.mark.parametrize("name", SECTOR_MUTANTS)
+def test_mutants_of_sectors_are_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    mutate(monkeypatch, *SECTOR_MUTANTS[name])
+    config = replace(SMALL, store="sectors", store_n=2, tile_p=3, thread_p=3, tile_q=12, lanes_m=4, reads="rows")
+    with pytest.raises((AssertionError, EmulatorError)):
+        assert_exact_in_every_order(problem_of("n2c3h8w15k33r3s3", "nchw"), config)
 
 
 def test_a_repair_before_the_copies_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

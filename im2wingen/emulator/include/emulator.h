@@ -27,6 +27,7 @@
 #include "ptx_cp_async.h"
 #include "ptx_cvt.h"
 #include "ptx_griddepcontrol.h"
+#include "ptx_ld_shared.h"
 #include "ptx_ldmatrix.h"
 #include "ptx_max.h"
 #include "ptx_mbarrier.h"

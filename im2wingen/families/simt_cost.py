@@ -1,0 +1,109 @@
+"""simt: how long a CTA computes and waits, fitted to kernels measured on an H200."""
+
+from dataclasses import dataclass
+
+from im2wingen.families.simt_config import SimtConfig
+from im2wingen.families.simt_geometry import SimtGeometry
+from im2wingen.families.support import ceil_div, round_up
+from im2wingen.problem import ConvProblem
+from im2wingen.target import Target
+
+# Share of the FFMA rate that 1, 2, 3, 4 warps of a scheduler reach.
+_RATE_OF_WARPS = (0.84, 0.91, 0.93, 0.94)
+# Columns and filters of a thread for which products wait for the registers' banks.
+_ODD_COLUMNS, _FEW_FILTERS = 1.05, 1.07
+_FILL_CYCLES = 2500  # first copies and last stores of a CTA, nothing else running on its SM
+_READ_CYCLES = 1.0  # of a register read from shared memory: it takes a turn of the register file
+_COPY_CYCLES, _STEP_CYCLES = 4, 80  # of a copy to shared memory or its place; of a step, its barrier included
+_BOX_INSTRUCTIONS = 250  # of a thread, beside its copies, products and outputs
+_CODE_FFMAS, _CODE_MISSES = 1850, 1.12  # beyond so many, straight code doesn't fit the instruction cache of 32 KiB
+# Small CTAs do the same at different times, and fetch filters and instructions for themselves.
+_ONE_WARP, _UNEVEN_WARPS = 1.16, 1.05
+_SLICE = 0.03  # of a slice more
+_PERSISTENT_WAITS = 0.3  # of what a CTA waits; the rest hides behind its next box
+_L2_BYTES_PER_CYCLE = 32  # of an SM, all at it
+_NHWC_BYTES_PER_CYCLE = 16  # likewise
+_WAITS_FOR_LOADS = 0.3  # share that a CTA alone on its SM does not hide
+_SECTOR_BYTES = 32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _StoreCost:
+    bytes_per_cycle: float  # of an SM, all at it, of sectors written whole
+    instructions: float  # of an output
+    run_cycles: float  # of an SM for each run of outputs
+    waits: float = 0.6  # share that a CTA alone on its SM does not hide
+
+
+_NCHW_STORES = {
+    "registers": _StoreCost(bytes_per_cycle=3, instructions=2.0, run_cycles=0),
+    "shared": _StoreCost(bytes_per_cycle=13, instructions=3.0, run_cycles=0),
+    "sectors": _StoreCost(bytes_per_cycle=14, instructions=2.5, run_cycles=8),
+    "bulk": _StoreCost(bytes_per_cycle=16, instructions=1.5, run_cycles=21, waits=0.2),
+}
+_NHWC_STORES = _StoreCost(bytes_per_cycle=16, instructions=0.75, run_cycles=0)
+
+
+def convolution_cycles(geometry: SimtGeometry, target: Target) -> float:
+    """Estimated SM cycles of the whole convolution."""
+    config = geometry.config
+    rounds, rest = divmod(geometry.ctas, target.sm_count * config.ctas_per_sm)
+    last = ceil_div(rest, target.sm_count)
+    return sum(
+        ctas * (busy + idle / resident)
+        for ctas, resident in ((rounds * config.ctas_per_sm, config.ctas_per_sm), (last, last))
+        if ctas
+        for busy, idle in [_cycles(geometry, target, resident)]
+    )
+
+
+def cta_cycles(geometry: SimtGeometry, target: Target) -> tuple[float, float]:
+    """Estimated SM cycles of one CTA: those that keep the SM busy, and those that other CTAs may hide."""
+    return _cycles(geometry, target, min(geometry.config.ctas_per_sm, ceil_div(geometry.ctas, target.sm_count)))
+
+
+def _cycles(geometry: SimtGeometry, target: Target, resident: int) -> tuple[float, float]:
+    problem, config = geometry.problem, geometry.config
+    store = store_cost(problem, config)
+    # of a thread, for one channel and filter row
+    banks = (_ODD_COLUMNS if config.thread_q % 2 else 1) * (_FEW_FILTERS if config.thread_n < 8 else 1)
+    multiply = banks * geometry.block_s * geometry.thread_m * config.thread_n
+    segments = geometry.rows_read * geometry.segment * geometry.phases
+    reads = _READ_CYCLES * (segments + geometry.block_s * config.thread_n)
+    places = ceil_div(geometry.places, geometry.threads // geometry.channel_lanes)  # of a thread; each is looked up
+    copies = _COPY_CYCLES * (geometry.patch_copies + places + geometry.filter_copies) + _STEP_CYCLES
+    copies *= config.slices
+    plan = 30 * ceil_div(geometry.places, geometry.threads)  # of a group of taps
+    box = _BOX_INSTRUCTIONS + store.instructions * geometry.thread_m * config.thread_n
+    instructions = multiply + reads + (copies / config.block_c + plan / problem.c) / config.block_r
+    channels = round_up(problem.c, config.block_c)
+
+    warps = resident * geometry.threads / 128  # of a scheduler
+    rate = _RATE_OF_WARPS[min(4, max(1, int(warps))) - 1] * warps / -(-warps // 1)
+    if config.num_stages == 1:
+        rate *= 1 - 0.2 / resident
+    fma_per_sm = target.dfma_per_sm if problem.precision == "fp64" else target.ffma_per_sm
+    products = channels * problem.r * instructions / config.slices
+    work = geometry.threads * (products + box) / fma_per_sm / rate
+    work *= 1 + _SLICE * (config.slices - 1)
+    work *= _CODE_MISSES if geometry.straight_ffmas > _CODE_FFMAS else 1
+    work *= _ONE_WARP if geometry.threads == 32 else _UNEVEN_WARPS if geometry.threads % 128 else 1
+    work += store.run_cycles * geometry.runs * config.block_n
+    staged = config.block_c * (config.tile_n * geometry.rows * geometry.columns + geometry.taps * config.block_n)
+    stores = _written_bytes(geometry) * config.block_n / store.bytes_per_cycle
+    loads = problem.element_bytes * geometry.steps * staged / _L2_BYTES_PER_CYCLE
+    idle = _WAITS_FOR_LOADS * min(work, loads) + store.waits * min(work, stores) + _FILL_CYCLES
+    return max(work, loads + stores), idle * (_PERSISTENT_WAITS if config.persistent else 1)
+
+
+def store_cost(problem: ConvProblem, config: SimtConfig) -> _StoreCost:
+    return _NHWC_STORES if problem.y_layout == "nhwc" else _NCHW_STORES[config.store]
+
+
+def _written_bytes(geometry: SimtGeometry) -> float:
+    """Bytes of a filter's sectors in the box, those written in parts counted twice."""
+    problem = geometry.problem
+    whole = problem.element_bytes * geometry.block_m
+    if problem.y_layout == "nhwc" or geometry.config.store == "registers":
+        return whole
+    return whole + geometry.runs * (_SECTOR_BYTES - geometry.run_alignment * problem.element_bytes)
