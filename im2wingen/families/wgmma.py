@@ -50,6 +50,7 @@ def plan(problem: ConvProblem, target: Target, config: WgmmaConfig) -> Plan:
     grid = geometry.tiles * cluster if one_tile else min(geometry.tiles, target.sm_count)
     taps = problem.r * problem.s
     gemm_k = taps * geometry.steps * geometry.step_k * geometry.products
+    early = split and input_name == "x"  # then x is loaded before the filters are packed: only these may still run
     busy, idle = cta_cycles(geometry, target)
     filter_loads = grid if config.filter_resident else geometry.tiles
     maps = (_input_maps(geometry, input_name, filter_name), (_filter_map(geometry, filter_name),))
@@ -82,7 +83,8 @@ def plan(problem: ConvProblem, target: Target, config: WgmmaConfig) -> Plan:
             block=config.threads,
             smem_bytes=geometry.smem_bytes,
             arguments=(*maps, "packed" if split else (_output_map(geometry, filter_name),), "bias", "y", "x", "w"),
-            programmatic=config.programmatic_launch,
+            programmatic=config.programmatic_launch and not early,
+            beside=config.programmatic_launch and early,
             cluster=cluster,
             pipe="mma",
             busy_cycles=busy,
@@ -103,6 +105,7 @@ def _split_values(geometry: WgmmaGeometry) -> dict[str, TemplateValue]:
         "PROMOTION_TAPS": config.promotion_taps,
         "STAGGERED": config.staggered,
         "STAGED_GROUPS": geometry.staged_groups,
+        "BULK_STORES": geometry.bulk_stores,
         "LANDING": (geometry.landing.kind if geometry.landing else "rectangles").upper(),
     }
 

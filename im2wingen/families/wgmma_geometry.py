@@ -11,6 +11,7 @@ from im2wingen.problem import ConvProblem
 STEP_BYTES = 32  # along K, of a wgmma
 _BARRIER_BYTES = 8
 _LANDING_UNIT = 128  # bytes that what lands begins at a multiple of
+BULK_STORE_GROUPS = 1  # of split operands: says that y leaves by bulk copies
 SUM_GROUP_BYTES = 8 * CHANNELS_M * 4  # partial sums of 8 pixels
 
 
@@ -179,12 +180,34 @@ class WgmmaGeometry:
 
     @property
     def staged_groups(self) -> int:
-        """Of split operands: groups of 8 pixels that a warp stages at a time; 0 where y leaves from registers."""
-        return self.config.store_groups if self.config.store_groups < self.groups_n else 0
+        """Of split operands: groups of 8 pixels that a warp stages at a time; 0 where it does not."""
+        groups = self.config.store_groups
+        return groups if BULK_STORE_GROUPS < groups < self.groups_n else 0
+
+    @property
+    def bulk_stores(self) -> bool:
+        """Whether an NCHW y of split operands leaves by bulk copies."""
+        return self.config.store_groups == BULK_STORE_GROUPS < self.groups_n
+
+    @property
+    def own_rows(self) -> int:
+        """Rows of y of a consumer's tile."""
+        config = self.config
+        return config.tile_p // (config.num_consumer_warpgroups if config.split == "pixels" else 1)
+
+    @property
+    def bulk_image_numbers(self) -> int:
+        """Of `bulk_stores`: what a warp stages of an image, 8 channels, with what spreads them over the banks."""
+        problem = self.problem
+        whole_planes = self.own_rows >= problem.p
+        run = min(self.own_rows, problem.p) * problem.q
+        return 8 * (run if whole_planes else (run + 3) // 8 * 8 + 4) + 4
 
     @property
     def _split_staging_bytes(self) -> int:
-        """Of all consumers: 64 channels of each, in rows that are padded against bank conflicts."""
+        """Of all consumers: 64 channels of each, in rows that are padded against bank conflicts; or what leaves in bulk."""
+        if self.bulk_stores:
+            return 4 * self.config.tile_n * self.bulk_image_numbers * 4 * self.config.num_consumer_warpgroups
         pixels = 8 * self.staged_groups
         return 4 * CHANNELS_M * (pixels + 8) * self.config.num_consumer_warpgroups if pixels else 0
 
@@ -199,7 +222,7 @@ class WgmmaGeometry:
         config = self.config
         splitters = 4 * config.num_producer_warpgroups - 1 - self.filter_rings  # warps
         landing = 2 * _BARRIER_BYTES
-        return config.patch_stages * (_BARRIER_BYTES + 4 * splitters + 4) + landing
+        return config.patch_stages * (_BARRIER_BYTES + 4) + 2 * 4 * splitters + landing
 
     @property
     def runs(self) -> bool:

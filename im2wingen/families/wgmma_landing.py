@@ -5,6 +5,7 @@ from math import prod
 from typing import Literal
 
 from im2wingen.families.support import ceil_div, round_up
+from im2wingen.families.wgmma_axes import horizontal
 from im2wingen.problem import ConvProblem
 
 SPLIT_CHANNELS = 32  # of a chunk of split operands
@@ -34,15 +35,17 @@ def landing_of(
     problem: ConvProblem, *, tile_n: int, tile_p: int, tile_q: int, patch_h: int, patch_w: int
 ) -> Landing | None:
     """The landing of a patch, or None where TMA's strides or boxes do not allow one."""
-    if problem.stride_w > 1 or (8 % tile_n and tile_n % 8):
+    if 8 % tile_n and tile_n % 8:
         return None
     pixels = problem.h * problem.w
-    whole_rows = patch_w == problem.w and problem.pad_left == 0 and problem.stride_h == 1
+    whole_rows = patch_w == problem.w and problem.pad_left == 0 and problem.stride_h == problem.stride_w == 1
     rows_before = _most_before(-problem.pad_top * problem.w, tile_p * problem.w, ceil_div(problem.p, tile_p))
     strip = round_up(rows_before + patch_h * patch_w, _UNIT)
     if whole_rows and pixels % _UNIT == 0 and strip <= MAX_BOX:
         return Landing(kind="strips", box=(strip, SPLIT_CHANNELS, tile_n))
-    columns = round_up(_most_before(-problem.pad_left, tile_q, ceil_div(problem.q, tile_q)) + patch_w, _UNIT)
+    before = _most_before(-problem.pad_left, tile_q * problem.stride_w, ceil_div(problem.q, tile_q))
+    of_planes = (horizontal(problem).used_planes - 1) * problem.dilation_w
+    columns = round_up(before + (patch_w - 1) * problem.stride_w + of_planes + 1, _UNIT)
     if problem.w % _UNIT == 0 and columns <= MAX_BOX:
         return Landing(kind="rectangles", box=(columns, patch_h, SPLIT_CHANNELS, tile_n))
     whole_images = whole_rows and patch_h <= problem.h and tile_p >= problem.p and problem.pad_top == 0

@@ -10,6 +10,7 @@ from im2wingen.problem import ConvProblem
 # More of 32 channels in a partial sum would be less exact than a chain of fp32 FMAs; verify_data has the figures.
 MAX_PROMOTION_TAPS = 4
 SPLIT_STORE_GROUPS = (4, 8)  # that a warp stages at a time
+_UNIT = 4  # numbers in 16 bytes
 
 
 def _geometry(problem: ConvProblem, config: WgmmaConfig) -> WgmmaGeometry:
@@ -36,8 +37,8 @@ SPLIT_RULES = (
         ),
     ),
     Rule(
-        sentence="split arithmetic transposes an x of stride_w 1 where W, H*W or, for tiles of whole images, C is a "
-        "multiple of 4 (16 bytes, the step of TMA's strides), and tile_n is 1, 2, 4 or a multiple of 8",
+        sentence="split arithmetic transposes an x where W is a multiple of 4 (16 bytes, the step of TMA's strides) or, "
+        "of stride_w 1, H*W or, for tiles of whole images, C; and tile_n is 1, 2, 4 or a multiple of 8",
         holds=lambda problem, target, config: (
             config.arithmetic == "direct"
             or config.input_staging == "tma"
@@ -57,7 +58,8 @@ SPLIT_RULES = (
     ),
     Rule(
         sentence="store_groups of split arithmetic are all of a subtile, or 4 or 8 of an NCHW y, which cut no pixel's "
-        "images apart",
+        "images apart, or 1, for bulk copies of it: then rows mapping has whole rows of y, and K*P*Q is a multiple of 4 "
+        "where a consumer's tile has all of them, else P*Q and the numbers of its rows",
         holds=lambda problem, target, config: config.arithmetic == "direct" or _stores_fit(_geometry(problem, config)),
     ),
     Rule(
@@ -73,7 +75,20 @@ SPLIT_RULES = (
 
 def _stores_fit(geometry: WgmmaGeometry) -> bool:
     groups, staged = geometry.config.store_groups, geometry.staged_groups
+    if geometry.bulk_stores:
+        return stores_in_bulk(geometry)
     if not staged:
         return groups == geometry.groups_n
     whole = staged * 8 % geometry.config.tile_n == 0
     return geometry.problem.y_layout == "nchw" and staged in SPLIT_STORE_GROUPS and whole
+
+
+def stores_in_bulk(geometry: WgmmaGeometry) -> bool:
+    """Whether a consumer's tile is runs of an NCHW y that begin and end at 16-byte boundaries."""
+    problem, config, rows = geometry.problem, geometry.config, geometry.own_rows
+    if problem.y_layout != "nchw" or config.mapping != "rows" or config.tile_q < problem.q:
+        return False
+    plane = problem.p * problem.q
+    if rows >= problem.p:
+        return problem.k * plane % _UNIT == 0
+    return plane % _UNIT == rows * problem.q % _UNIT == 0

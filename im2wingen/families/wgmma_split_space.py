@@ -5,9 +5,9 @@ from dataclasses import replace
 from im2wingen.families.support import ceil_div
 from im2wingen.families.wgmma_axes import horizontal, vertical
 from im2wingen.families.wgmma_config import CHANNELS_M, InputStaging, WgmmaConfig
-from im2wingen.families.wgmma_geometry import WgmmaGeometry
+from im2wingen.families.wgmma_geometry import BULK_STORE_GROUPS, WgmmaGeometry
 from im2wingen.families.wgmma_landing import SPLIT_CHANNELS
-from im2wingen.families.wgmma_split_rules import MAX_PROMOTION_TAPS, SPLIT_STORE_GROUPS
+from im2wingen.families.wgmma_split_rules import MAX_PROMOTION_TAPS, SPLIT_STORE_GROUPS, stores_in_bulk
 from im2wingen.problem import ConvProblem
 from im2wingen.target import Target
 
@@ -18,11 +18,11 @@ def fits(problem: ConvProblem, target: Target, config: WgmmaConfig) -> bool:
 
 def split_stagings(problem: ConvProblem, target: Target) -> list[InputStaging]:
     """The pass into NHWC only where an NCHW x may be unable to land."""
-    if problem.x_layout == "nhwc" or problem.stride_w > 1:
+    if problem.x_layout == "nhwc":
         return ["tma"]
     # a small tile's patch, twice and as it lands, in half of shared memory
     patch = vertical(problem).extent(4) * horizontal(problem).extent(8) * 4 * SPLIT_CHANNELS
-    lands = problem.w % 4 == 0 and 6 * patch <= target.smem_per_block_bytes
+    lands = problem.w % 4 == 0 and 2 * (2 + problem.stride_w) * patch <= target.smem_per_block_bytes
     return ["transposed"] if lands else ["transposed", "tma"]
 
 
@@ -40,14 +40,16 @@ def split_columns(extents: list[int], problem: ConvProblem) -> list[int]:
 
 
 def split_store_groups(config: WgmmaConfig, problem: ConvProblem, target: Target) -> list[int]:
-    """From registers; staged, or from registers, where pixels of several images are neighbours there."""
+    """In bulk; staged where neighbours in registers are not those of y, or lie in pairs of none; from registers."""
     geometry = WgmmaGeometry(problem=problem, config=config)
     groups, images = geometry.groups_n, config.tile_n
-    if problem.y_layout == "nhwc" or images == 1:
+    if problem.y_layout == "nhwc":
         return [groups]
     least = replace(config, patch_stages=geometry.least_patch_stages, filter_stages=least_filter_stages(config))
-    staged = [g for g in SPLIT_STORE_GROUPS if g < groups and g * 8 % images == 0]
-    staged = [g for g in staged if fits(problem, target, replace(least, store_groups=g))]
+    staged = [BULK_STORE_GROUPS] if stores_in_bulk(geometry) else []
+    if images > 1 or problem.q % 2 or config.tile_q % 2:
+        staged += [g for g in SPLIT_STORE_GROUPS if g * 8 % images == 0]
+    staged = [g for g in staged if g < groups and fits(problem, target, replace(least, store_groups=g))]
     return [*staged, groups]
 
 

@@ -1,11 +1,13 @@
 // ---- an NCHW x of split operands: boxes of it land by TMA as they are, [image][channel][pixel], and are transposed when they are split ----
 // What a box holds follows from where TMA's strides are multiples of 16 bytes:
-//   RECTANGLES  rows of the patch, widened to 16 bytes
+//   RECTANGLES  rows of the patch, widened to 16 bytes; of a stride, those of all planes side by side, for as many patches
 //   STRIPS      the patch has whole rows, which are neighbours in x: one run of them a channel
 //   IMAGES      the patch has whole images, whose channels are neighbours: PIECES boxes, of PIECE_CHANNELS channels each
 // A box begins at a multiple of 16 bytes of x, else the H200 traps: as many numbers land before those of a tile.
+constexpr int LANDED_PATCHES = kTransposed ? Horizontal::USED : 1;
+__device__ constexpr int first_column(int q) { return q * STRIDE_W - PAD_LEFT; }  // of x, that a tile reads
 __device__ constexpr int landed_before(int p, int q) {
-  return kLanding == RECTANGLES ? (q + Horizontal::shift(0)) & 3 : kLanding == STRIPS ? (p + Vertical::shift(0)) * W & 3 : 0;
+  return kLanding == RECTANGLES ? first_column(q) & 3 : kLanding == STRIPS ? (p + Vertical::shift(0)) * W & 3 : 0;
 }
 __device__ constexpr int most_before() {
   int most = 0;
@@ -16,7 +18,8 @@ __device__ constexpr int most_before() {
   return most;
 }
 constexpr int LANDED_BEFORE = most_before();
-constexpr int LANDED_PITCH = kLanding == RECTANGLES ? (LANDED_BEFORE + PATCH_W + 3) / 4 * 4 : PATCH_W;  // numbers from row to row
+constexpr int LANDED_COLUMNS = (PATCH_W - 1) * STRIDE_W + (Horizontal::USED - 1) * DILATION_W + 1;
+constexpr int LANDED_PITCH = kLanding == RECTANGLES ? (LANDED_BEFORE + LANDED_COLUMNS + 3) / 4 * 4 : PATCH_W;  // numbers from row to row
 constexpr int LANDED_CHANNEL = kLanding == RECTANGLES ? PATCH_H * LANDED_PITCH
                                : kLanding == STRIPS   ? (LANDED_BEFORE + PATCH_H * PATCH_W + 3) / 4 * 4
                                                       : H * W;
@@ -25,8 +28,8 @@ constexpr int LANDED_IMAGE = PIECE_CHANNELS * LANDED_CHANNEL, PIECE_NUMBERS = TI
 constexpr int PIECE_STEP = (PIECE_NUMBERS + 31) / 32 * 32;  // TMA writes to multiples of 128 bytes
 constexpr int LANDED_STAGE = PIECES * PIECE_STEP;
 constexpr int LANDED_PIXELS = PATCH_H * PATCH_W;  // of an image
-static_assert(!kTransposed || STRIDE_W == 1, "pixels that land are neighbours");
-static_assert(!kTransposed || kLanding == RECTANGLES || (PATCH_W == W && PAD_LEFT == 0 && STRIDE_H == 1), "whole rows land");
+static_assert(!kTransposed || LANDED_PITCH <= 256, "a box of TMA");
+static_assert(!kTransposed || kLanding == RECTANGLES || (PATCH_W == W && PAD_LEFT == 0 && STRIDE_H == 1 && STRIDE_W == 1), "whole rows land");
 static_assert(!kTransposed || kLanding != IMAGES || (PATCH_H <= H && TILES_P == 1 && PAD_TOP == 0), "whole images land");
 static_assert(!kTransposed || 8 % TILE_N == 0 || TILE_N % 8 == 0, "images are taken in turns of 8");
 
@@ -39,15 +42,14 @@ __device__ __forceinline__ void load_landing(const Smem& smem, const Splitting& 
 #pragma unroll 1
     for (int chunk = 0; chunk < CHUNKS; ++chunk)
 #pragma unroll 1
-      for (int i = 0; i < PLANES; ++i) {
-        const Plane plane = plane_at(i);
-        const int row = origin.p + plane.shift_h;
+      for (int i = 0; i < PLANES; i += LANDED_PATCHES) {
+        const int row = origin.p + plane_at(i).shift_h;
         uint64_t* const full = splitting.landed_full;
         float* const landed = splitting.landed;
         wait(splitting.landed_empty, ring.parity ^ 1);
         ptx::mbarrier_arrive_expect_tx(full, PIECES * PIECE_NUMBERS * int(sizeof(float)));
         if constexpr (kLanding == RECTANGLES) {
-          ptx::cp_async_bulk_tensor_4d_load(landed, &input.plane[i], full, origin.q + plane.shift_w - before, row,
+          ptx::cp_async_bulk_tensor_4d_load(landed, &input.plane[i], full, first_column(origin.q) - before, row,
                                             chunk * BLOCK_K, origin.n);
         } else if constexpr (kLanding == STRIPS) {
           ptx::cp_async_bulk_tensor_3d_load(landed, &input.plane[i], full, row * W - before, chunk * BLOCK_K, origin.n);
@@ -79,8 +81,9 @@ __device__ __forceinline__ uint32_t largest_landed(const float* landed, int thre
   return largest_of_warp(__float_as_uint(largest));
 }
 
-// A thread takes all channels of a pixel, its neighbours the pixels beside it in x, which lie in other banks. The images
-// change from pixel to pixel, so that eight lanes in a row write to rows of the patch that are swizzled differently.
+// A thread takes all channels of a pixel, its neighbours the pixels beside it in x's plane, which lie in other banks (of
+// stride 2, half of them). The images change from pixel to pixel, so that eight lanes in a row write to rows of the patch
+// that are swizzled differently.
 __device__ __forceinline__ void split_landed(unsigned char* patch, const float* landed, float scale, int thread) {
   constexpr int IMAGES_8 = TILE_N < 8 ? TILE_N : 8;
   constexpr int kBatch = kProducers == 2 ? 1 : 2;  // units whose reads are under way together; two warpgroups have few registers
@@ -88,7 +91,7 @@ __device__ __forceinline__ void split_landed(unsigned char* patch, const float* 
   for (int i = thread; i < LANDED_PIXELS * TILE_N; i += SPLITTERS) {
     const int turn = i / LANDED_PIXELS, at = i % LANDED_PIXELS;
     const int n = (at / (8 / IMAGES_8) + turn) % IMAGES_8 + turn / IMAGES_8 * 8, pixel = at * TILE_N + n;
-    const float* from = landed + n * LANDED_IMAGE + at + at / PATCH_W * (LANDED_PITCH - PATCH_W);
+    const float* from = landed + n * LANDED_IMAGE + at * STRIDE_W + at / PATCH_W * (LANDED_PITCH - PATCH_W * STRIDE_W);
     unsigned char* const row = patch + pixel * ROW_BYTES;
 #pragma unroll
     for (int first = 0; first < 4; first += kBatch) {

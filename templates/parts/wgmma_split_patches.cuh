@@ -25,6 +25,7 @@ __device__ __forceinline__ void split_patches(const Smem& smem, const Splitting&
   const int lane = thread % 32;
   Ring<kPatchStages> ring;
   Ring<1> landing;
+  uint32_t largest = 0;
 #pragma unroll 1
   for (int tile = blockIdx.x; tile < TILE_COUNT; tile += gridDim.x) {
     int before = 0;
@@ -36,31 +37,35 @@ __device__ __forceinline__ void split_patches(const Smem& smem, const Splitting&
     for (int i = 0; i < CHUNKS * PLANES; ++i) {
       unsigned char* const patch = smem.patches + ring.stage * PATCH_STAGE;
       const float* const landed = splitting.landed;
-      uint32_t* const seen = splitting.largest + SPLITTERS_WARPS * ring.stage;
+      const int of_landing = i % LANDED_PATCHES;
+      if (of_landing == 0) {
+        uint32_t* const seen = splitting.largest + SPLITTERS_WARPS * landing.parity;  // the next but one are seen after a barrier
+        if constexpr (kTransposed)
+          wait(splitting.landed_full, landing.parity);
+        else
+          wait(smem.patch_full + ring.stage, ring.parity);
+        largest = largest_of_all<false>(patch, landed, seen, thread);
+        if (largest >= 0x7f800000) {
+          ptx::barrier_sync(SPLITTERS_BARRIER, SPLITTERS);  // all have read what all have seen
+          largest = largest_of_all<true>(patch, landed, seen, thread);
+        }
+      }
       if constexpr (kTransposed) {
-        wait(splitting.landed_full, landing.parity);
         wait(smem.patch_empty + ring.stage, ring.parity ^ 1);
+        split_landed(patch, landed + before + of_landing * DILATION_W, scale_of(largest), thread);
       } else {
-        wait(smem.patch_full + ring.stage, ring.parity);
-      }
-      uint32_t largest = largest_of_all<false>(patch, landed, seen, thread);
-      if (largest >= 0x7f800000) {
-        ptx::barrier_sync(SPLITTERS_BARRIER, SPLITTERS);  // all have read what all have seen
-        largest = largest_of_all<true>(patch, landed, seen, thread);
-      }
-      if constexpr (kTransposed)
-        split_landed(patch, landed + before, scale_of(largest), thread);
-      else
         split_rows(patch, scale_of(largest), thread / 32, part_of(lane));
+      }
       if (thread == 0) splitting.inverse_scale[ring.stage] = inverse_scale_of(largest);
       ptx::fence_proxy_async_shared_cta();  // wgmma reads what the thread wrote
       __syncwarp();
+      const bool all_split = of_landing + 1 == LANDED_PATCHES;
       if (lane == 0) {
-        if constexpr (kTransposed) ptx::mbarrier_arrive(splitting.landed_empty);
+        if (kTransposed && all_split) ptx::mbarrier_arrive(splitting.landed_empty);
         ptx::mbarrier_arrive(splitting.patch_split + ring.stage);
       }
       ring.advance();
-      landing.advance();
+      if (all_split) landing.advance();
     }
   }
 }

@@ -111,8 +111,8 @@ def test_a_partial_sum_is_of_one_patch() -> None:
     ]
     x_layout = replace(problem, x_layout="nchw")
     assert WGMMA.broken_rules(x_layout, TARGET, replace(config, input_staging="transposed")) == [
-        "split arithmetic transposes an x of stride_w 1 where W, H*W or, for tiles of whole images, C is a "
-        "multiple of 4 (16 bytes, the step of TMA's strides), and tile_n is 1, 2, 4 or a multiple of 8"
+        "split arithmetic transposes an x where W is a multiple of 4 (16 bytes, the step of TMA's strides) or, "
+        "of stride_w 1, H*W or, for tiles of whole images, C; and tile_n is 1, 2, 4 or a multiple of 8"
     ]
 
 
