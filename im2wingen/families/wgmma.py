@@ -59,7 +59,7 @@ def plan(problem: ConvProblem, target: Target, config: WgmmaConfig) -> Plan:
             template="wgmma_split" if split else "wgmma",
             values={
                 **problem_values(problem),
-                "MAPPING": config.mapping.upper(),
+                "MAPPING": "BLOCK" if config.mapping == "block" else "ROWS",
                 "SPLIT": config.split.upper(),
                 "CHANNELS": geometry.channels,
                 "PRODUCERS": config.num_producer_warpgroups,
@@ -90,7 +90,7 @@ def plan(problem: ConvProblem, target: Target, config: WgmmaConfig) -> Plan:
             busy_cycles=busy,
             idle_cycles=idle,
             flops=2 * geometry.tiles * config.block_n * config.subtiles * geometry.wgmma_n * gemm_k,
-            l2_bytes=geometry.tiles * geometry.planes * geometry.chunks * geometry.patch_bytes
+            l2_bytes=geometry.tiles * geometry.planes * geometry.chunks * geometry.loaded_bytes
             + filter_loads * taps * geometry.chunks * geometry.filter_rings * geometry.filter_bytes
             + geometry.tiles * config.tile.pixels * config.block_n * problem.y_element_bytes,
         )
@@ -102,6 +102,7 @@ def _split_values(geometry: WgmmaGeometry) -> dict[str, TemplateValue]:
     """The reverse."""
     config = geometry.config
     return {
+        "REPEATED": config.mapping == "repeated",
         "PROMOTION_TAPS": config.promotion_taps,
         "STAGGERED": config.staggered,
         "STAGED_GROUPS": geometry.staged_groups,

@@ -33,7 +33,17 @@ class WgmmaGeometry:
 
     @property
     def patch_w(self) -> int:
+        return self.config.tile_q if self.config.mapping == "repeated" else self.loaded_w
+
+    @property
+    def loaded_w(self) -> int:
+        """Columns of a patch as it is loaded."""
         return horizontal(self.problem).extent(self.config.tile_q)
+
+    @property
+    def patch_copies(self) -> int:
+        """Of a patch's columns: one a tap of a row, where they are repeated."""
+        return horizontal(self.problem).taps_of(0) if self.config.mapping == "repeated" else 1
 
     @property
     def planes(self) -> int:
@@ -140,7 +150,12 @@ class WgmmaGeometry:
 
     @property
     def patch_bytes(self) -> int:
-        return self.patch_h * self.patch_w * self.config.tile_n * self.row_bytes
+        return self.patch_copies * self.patch_h * self.patch_w * self.config.tile_n * self.row_bytes
+
+    @property
+    def loaded_bytes(self) -> int:
+        """Of a patch as it is loaded, without the pixels that its unit is widened by."""
+        return self.patch_h * self.loaded_w * self.config.tile_n * self.row_bytes
 
     @property
     def filter_bytes(self) -> int:
@@ -175,7 +190,7 @@ class WgmmaGeometry:
             tile_p=config.tile_p,
             tile_q=config.tile_q,
             patch_h=self.patch_h,
-            patch_w=self.patch_w,
+            patch_w=self.loaded_w,
         )
 
     @property
@@ -196,18 +211,12 @@ class WgmmaGeometry:
         return config.tile_p // (config.num_consumer_warpgroups if config.split == "pixels" else 1)
 
     @property
-    def bulk_image_numbers(self) -> int:
-        """Of `bulk_stores`: what a warp stages of an image, 8 channels, with what spreads them over the banks."""
-        problem = self.problem
-        whole_planes = self.own_rows >= problem.p
-        run = min(self.own_rows, problem.p) * problem.q
-        return 8 * (run if whole_planes else (run + 3) // 8 * 8 + 4) + 4
-
-    @property
     def _split_staging_bytes(self) -> int:
-        """Of all consumers: 64 channels of each, in rows that are padded against bank conflicts; or what leaves in bulk."""
+        """Of all consumers: 64 channels of each, in rows that are padded against bank conflicts; 32 of bulk stores."""
         if self.bulk_stores:
-            return 4 * self.config.tile_n * self.bulk_image_numbers * 4 * self.config.num_consumer_warpgroups
+            run = min(self.own_rows, self.problem.p) * self.problem.q
+            channel = run if self.own_rows >= self.problem.p else (run + 3) // 8 * 8 + 4
+            return 4 * 4 * self.config.num_consumer_warpgroups * self.config.tile_n * (8 * channel + 4)
         pixels = 8 * self.staged_groups
         return 4 * CHANNELS_M * (pixels + 8) * self.config.num_consumer_warpgroups if pixels else 0
 

@@ -38,7 +38,7 @@ def split_filter_map(geometry: WgmmaGeometry, *, promotion_bytes: int) -> Tensor
 
 
 def landing_maps(geometry: WgmmaGeometry) -> tuple[TensorMap, ...]:
-    """The NCHW x of each plane, all columns of it, as (W, rows, C, N); where strips land (H*W, C, N), where images land (C*H*W, N, 1)."""
+    """The NCHW x of each plane, with all columns: (W, rows, C, N); strips (H*W, C, N); images (C*H*W, N, 1)."""
     problem, landing = geometry.problem, geometry.landing
     if landing is None:
         raise ValueError("x does not land: transposed input staging breaks a rule")

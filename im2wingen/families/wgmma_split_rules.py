@@ -37,12 +37,18 @@ SPLIT_RULES = (
         ),
     ),
     Rule(
-        sentence="split arithmetic transposes an x where W is a multiple of 4 (16 bytes, the step of TMA's strides) or, "
-        "of stride_w 1, H*W or, for tiles of whole images, C; and tile_n is 1, 2, 4 or a multiple of 8",
+        sentence="split arithmetic transposes an x where W is a multiple of 4 (16 bytes, the step of TMA's strides) "
+        "or, of stride_w 1, H*W or, for tiles of whole images, C; and tile_n is 1, 2, 4 or a multiple of 8",
         holds=lambda problem, target, config: (
             config.arithmetic == "direct"
             or config.input_staging == "tma"
             or _geometry(problem, config).landing is not None
+        ),
+    ),
+    Rule(
+        sentence="repeated mapping is for split arithmetic that transposes x",
+        holds=lambda problem, target, config: (
+            config.mapping != "repeated" or (config.arithmetic == "split" and config.input_staging == "transposed")
         ),
     ),
     Rule(
@@ -58,8 +64,8 @@ SPLIT_RULES = (
     ),
     Rule(
         sentence="store_groups of split arithmetic are all of a subtile, or 4 or 8 of an NCHW y, which cut no pixel's "
-        "images apart, or 1, for bulk copies of it: then rows mapping has whole rows of y, and K*P*Q is a multiple of 4 "
-        "where a consumer's tile has all of them, else P*Q and the numbers of its rows",
+        "images apart, or 1, for bulk copies of whole rows of it, no block mapping: then K*P*Q is a multiple of 4 "
+        "where a consumer's tile has all rows, else P*Q and the numbers of its rows",
         holds=lambda problem, target, config: config.arithmetic == "direct" or _stores_fit(_geometry(problem, config)),
     ),
     Rule(
@@ -86,7 +92,7 @@ def _stores_fit(geometry: WgmmaGeometry) -> bool:
 def stores_in_bulk(geometry: WgmmaGeometry) -> bool:
     """Whether a consumer's tile is runs of an NCHW y that begin and end at 16-byte boundaries."""
     problem, config, rows = geometry.problem, geometry.config, geometry.own_rows
-    if problem.y_layout != "nchw" or config.mapping != "rows" or config.tile_q < problem.q:
+    if problem.y_layout != "nchw" or config.mapping == "block" or config.tile_q < problem.q:
         return False
     plane = problem.p * problem.q
     if rows >= problem.p:

@@ -39,6 +39,11 @@ def split_columns(extents: list[int], problem: ConvProblem) -> list[int]:
     return list(dict.fromkeys(extent + extent % 2 for extent in extents))
 
 
+def repeats_columns(problem: ConvProblem, config: WgmmaConfig) -> bool:
+    """Whether patches with their columns repeated are tried: where a row has several taps."""
+    return config.arithmetic == "split" and config.input_staging == "transposed" and horizontal(problem).taps_of(0) > 1
+
+
 def split_store_groups(config: WgmmaConfig, problem: ConvProblem, target: Target) -> list[int]:
     """In bulk; staged where neighbours in registers are not those of y, or lie in pairs of none; from registers."""
     geometry = WgmmaGeometry(problem=problem, config=config)

@@ -18,18 +18,20 @@ __device__ constexpr int most_before() {
   return most;
 }
 constexpr int LANDED_BEFORE = most_before();
-constexpr int LANDED_COLUMNS = (PATCH_W - 1) * STRIDE_W + (Horizontal::USED - 1) * DILATION_W + 1;
-constexpr int LANDED_PITCH = kLanding == RECTANGLES ? (LANDED_BEFORE + LANDED_COLUMNS + 3) / 4 * 4 : PATCH_W;  // numbers from row to row
+constexpr int LANDED_W = Horizontal::extent(TILE_Q);  // of a plane
+constexpr int LANDED_COLUMNS = (LANDED_W - 1) * STRIDE_W + (Horizontal::USED - 1) * DILATION_W + 1;
+constexpr int LANDED_PITCH = kLanding == RECTANGLES ? (LANDED_BEFORE + LANDED_COLUMNS + 3) / 4 * 4 : LANDED_W;  // numbers from row to row
 constexpr int LANDED_CHANNEL = kLanding == RECTANGLES ? PATCH_H * LANDED_PITCH
-                               : kLanding == STRIPS   ? (LANDED_BEFORE + PATCH_H * PATCH_W + 3) / 4 * 4
+                               : kLanding == STRIPS   ? (LANDED_BEFORE + PATCH_H * LANDED_W + 3) / 4 * 4
                                                       : H * W;
 constexpr int PIECES = kLanding == IMAGES ? 8 : 1, PIECE_CHANNELS = BLOCK_K / PIECES;
 constexpr int LANDED_IMAGE = PIECE_CHANNELS * LANDED_CHANNEL, PIECE_NUMBERS = TILE_N * LANDED_IMAGE;
 constexpr int PIECE_STEP = (PIECE_NUMBERS + 31) / 32 * 32;  // TMA writes to multiples of 128 bytes
 constexpr int LANDED_STAGE = PIECES * PIECE_STEP;
-constexpr int LANDED_PIXELS = PATCH_H * PATCH_W;  // of an image
+constexpr int LANDED_PIXELS = PATCH_H * LANDED_W;  // of an image
 static_assert(!kTransposed || LANDED_PITCH <= 256, "a box of TMA");
-static_assert(!kTransposed || kLanding == RECTANGLES || (PATCH_W == W && PAD_LEFT == 0 && STRIDE_H == 1 && STRIDE_W == 1), "whole rows land");
+static_assert(!kRepeated || (kTransposed && kMapping == ROWS), "who transposes may repeat columns");
+static_assert(!kTransposed || kLanding == RECTANGLES || (LANDED_W == W && PAD_LEFT == 0 && STRIDE_H == 1 && STRIDE_W == 1), "whole rows land");
 static_assert(!kTransposed || kLanding != IMAGES || (PATCH_H <= H && TILES_P == 1 && PAD_TOP == 0), "whole images land");
 static_assert(!kTransposed || 8 % TILE_N == 0 || TILE_N % 8 == 0, "images are taken in turns of 8");
 
@@ -81,6 +83,13 @@ __device__ __forceinline__ uint32_t largest_landed(const float* landed, int thre
   return largest_of_warp(__float_as_uint(largest));
 }
 
+// Where pixel `at` of what landed of image `n` lies in a copy of the patch's columns, or -1.
+__device__ __forceinline__ int patch_pixel(int at, int n, int copy) {
+  if constexpr (!kRepeated) return at * TILE_N + n;
+  const int row = at / LANDED_W, column = at % LANDED_W - copy * Horizontal::SHIFT_STEP;
+  return column < 0 || column >= PATCH_W ? -1 : ((copy * PATCH_H + row) * PATCH_W + column) * TILE_N + n;
+}
+
 // A thread takes all channels of a pixel, its neighbours the pixels beside it in x's plane, which lie in other banks (of
 // stride 2, half of them). The images change from pixel to pixel, so that eight lanes in a row write to rows of the patch
 // that are swizzled differently.
@@ -90,9 +99,8 @@ __device__ __forceinline__ void split_landed(unsigned char* patch, const float* 
 #pragma unroll 1
   for (int i = thread; i < LANDED_PIXELS * TILE_N; i += SPLITTERS) {
     const int turn = i / LANDED_PIXELS, at = i % LANDED_PIXELS;
-    const int n = (at / (8 / IMAGES_8) + turn) % IMAGES_8 + turn / IMAGES_8 * 8, pixel = at * TILE_N + n;
-    const float* from = landed + n * LANDED_IMAGE + at * STRIDE_W + at / PATCH_W * (LANDED_PITCH - PATCH_W * STRIDE_W);
-    unsigned char* const row = patch + pixel * ROW_BYTES;
+    const int n = (at / (8 / IMAGES_8) + turn) % IMAGES_8 + turn / IMAGES_8 * 8;
+    const float* from = landed + n * LANDED_IMAGE + at * STRIDE_W + at / LANDED_W * (LANDED_PITCH - LANDED_W * STRIDE_W);
 #pragma unroll
     for (int first = 0; first < 4; first += kBatch) {
       float v[kBatch][HALVES_UNIT];
@@ -105,8 +113,14 @@ __device__ __forceinline__ void split_landed(unsigned char* patch, const float* 
 #pragma unroll
       for (int j = 0; j < kBatch; ++j) {
         const Halves halves = split(v[j], scale);
-        *reinterpret_cast<uint4*>(row + (first + j ^ pixel % 8) * 16) = halves.high;
-        *reinterpret_cast<uint4*>(row + (4 + first + j ^ pixel % 8) * 16) = halves.low;
+#pragma unroll
+        for (int copy = 0; copy < PATCH_COPIES; ++copy) {
+          const int pixel = patch_pixel(at, n, copy);
+          if (pixel < 0) continue;
+          unsigned char* const row = patch + pixel * ROW_BYTES;
+          *reinterpret_cast<uint4*>(row + (first + j ^ pixel % 8) * 16) = halves.high;
+          *reinterpret_cast<uint4*>(row + (4 + first + j ^ pixel % 8) * 16) = halves.low;
+        }
       }
     }
   }

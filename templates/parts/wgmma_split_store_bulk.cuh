@@ -46,7 +46,7 @@ __device__ __forceinline__ bool store_bulk(float* y, const Accumulators& acc, fl
           staging[(n - place.n) * BULK_IMAGE + lane / 4 * BULK_CHANNEL + pixel - place.p * Q] = value;
         }
     ptx::fence_proxy_async_shared_cta();
-    __syncwarp();  // all is staged
+    __syncwarp();  // all 8 channels are staged
     copy_runs(y, staging, place, k + half * 8, lane);
   }
   saw_nan = __any_sync(0xffffffffu, saw_nan);

@@ -53,13 +53,28 @@ IMAGES: dict[str, Any] = {
     "layout": "nchw", "shape": "n3c36h7w7k70r3s3",
     "config": LANDED | {"tile": (2, 5, 5), "joined_rows": 5, "store_groups": 8},
 }  # fmt: skip
+# Two images' planes of 16 numbers; two rows' runs of 12, of three rows.
+PLANES: dict[str, Any] = {
+    "layout": "nchw", "shape": "n3c8h6w6k13r3s3",
+    "config": LANDED | {"tile": (2, 5, 4), "joined_rows": 5, "store_groups": 1},
+}  # fmt: skip
+RUNS: dict[str, Any] = {
+    "layout": "nchw", "shape": "n2c8h4w14k20r2s3",
+    "config": LANDED | {"tile": (1, 2, 12), "joined_rows": 2, "store_groups": 1},
+}  # fmt: skip
+# Two planes of columns that land together; two copies of a patch's columns.
+STRIDE: dict[str, Any] = {"layout": "nchw", "shape": "n2c8h7w16k16r3s4st2", "config": LANDED | {"promotion_taps": 2}}
+REPEATED: dict[str, Any] = {
+    "layout": "nchw", "shape": "n2c8h7w12k16r3s3",
+    "config": LANDED | {"mapping": "repeated", "tile": (1, 3, 5), "joined_rows": 3},
+}  # fmt: skip
 # Tiles of 18 of 34 columns: the second one begins in a unit of 16 bytes, its second row in a group of 8 pixels.
 SECTORS: dict[str, Any] = {
     "layout": "nchw", "shape": "n2c8h7w36k70r3s3", "config": LANDED | {"tile": (1, 4, 18), "joined_rows": 2}
 }  # fmt: skip
 
 SPLIT_PATCH = "wait(splitting.patch_split + consumer.patch.stage, consumer.patch.parity);"
-PATCH_LANDED = "wait(smem.patch_full + ring.stage, ring.parity);\n      }"
+PATCH_LANDED = "wait(smem.patch_full + ring.stage, ring.parity);\n        largest"
 FREE_PATCH = "      consumer.release(smem.patch_empty + consumer.patch.stage);\n"
 FREE_FILTERS = "for (int tap = 0; tap < TAPS; ++tap) consumer.release(read[tap]);"
 LOW_OF_FILTER = "multiply_plane(partial, operands, tap, LOW, 0, steps, tap > 0);"
@@ -69,11 +84,11 @@ HIGH = "multiply_plane(partial, operands, tap, 0, 0, steps, true);"
 
 MUTANTS = {
     # ---- splitters ----
-    "a patch is not awaited": one(PATCH_LANDED, "}"),
+    "a patch is not awaited": one(PATCH_LANDED, ";\n        largest"),
     "a split patch is not awaited": one(SPLIT_PATCH, ""),
     "a landed patch is multiplied": one(SPLIT_PATCH, SPLIT_PATCH.replace("splitting.patch_split", "smem.patch_full")),
     "no proxy fence": one("ptx::fence_proxy_async_shared_cta();  // wgmma", "// wgmma"),
-    "lanes are not awaited": one("__syncwarp();\n      if (lane == 0)", "if (lane == 0)", **WAITED),
+    "lanes are not awaited": one("__syncwarp();\n      const bool all", "const bool all", **WAITED),
     "one warp speaks for both": one("patch_split + i, SPLITTERS_WARPS", "patch_split + i, 1"),
     "a lane writes before its neighbours have read": one("__syncwarp();  // all four", "// all four"),
     "each warp has a scale of its own": one("return all;", "return own;"),
@@ -117,22 +132,41 @@ MUTANTS = {
     "the second consumer has the first one's filters": one("kSplit == FILTERS ? index * 64 : 0", "0", **APART),
     "the second consumer is never told": one("if (lag > 0) --lag;", "", **APART),
     # ---- what lands ----
-    "what lands is not awaited": one("wait(splitting.landed_full, landing.parity);", "", **RECTANGLES),
+    "what lands is not awaited": one("wait(splitting.landed_full, landing.parity);", ";", **RECTANGLES),
     "a box lands on one that is read": one(
         "wait(splitting.landed_empty, ring.parity ^ 1);", "", **RECTANGLES
     ),
     "what landed is never given back": one("ptx::mbarrier_arrive(splitting.landed_empty);", ";", **RECTANGLES),
-    "a box begins anywhere": one("plane.shift_w - before", "plane.shift_w", **SECTORS),
-    "what lands before a tile is split": one("landed + before, scale", "landed, scale", **SECTORS),
+    "a box begins anywhere": one("first_column(origin.q) - before", "first_column(origin.q)", **SECTORS),
+    "what lands before a tile is split": one("landed + before +", "landed +", **SECTORS),
     "a patch is split into one that is read": one(
-        "wait(smem.patch_empty + ring.stage, ring.parity ^ 1);\n      } else", "} else", **RECTANGLES
+        "wait(smem.patch_empty + ring.stage, ring.parity ^ 1);\n        split_landed", "split_landed", **RECTANGLES
     ),
-    "rows are as wide as the patch": one("at / PATCH_W * (LANDED_PITCH - PATCH_W)", "0", **RECTANGLES),
+    "rows are as wide as the patch": one("at / LANDED_W * (LANDED_PITCH - LANDED_W * STRIDE_W)", "0", **RECTANGLES),
     "an image is split twice": one("/ IMAGES_8) + turn)", "/ IMAGES_8))", **STRIPS),
     "strips begin at the first row": one("full, row * W - before, chunk", "full, 0, chunk", **STRIPS),
     "pieces follow each other closely": one(
         "c / PIECE_CHANNELS * PIECE_STEP", "c / PIECE_CHANNELS * PIECE_NUMBERS", **IMAGES
     ),
+    "two planes are the first one": one("of_landing * DILATION_W", "0", **STRIDE),
+    "a landing is given back after its first patch": one("kTransposed && all_split", "kTransposed", **STRIDE),
+    "a landing is of one patch": one("i += LANDED_PATCHES", "++i", **STRIDE),
+    # ---- repeated columns ----
+    "copies are all the first one": one("% LANDED_W - copy * Horizontal::SHIFT_STEP", "% LANDED_W", **REPEATED),
+    "columns beyond a copy are in it": one("column < 0 || column >= PATCH_W", "column < 0", **REPEATED),
+    "a tap reads a column further": one("TAP_STEP = kRepeated ?", "TAP_STEP = false ?", **REPEATED),
+    # ---- outputs in bulk ----
+    "runs are written while they are copied": one(
+        "ptx::cp_async_bulk_wait_group_read<0>();\n    __syncwarp();", "__syncwarp();", **PLANES
+    ),
+    "runs are copied before they are written": one("__syncwarp();  // all 8 channels are staged", "", **PLANES),
+    "runs are copied that the copies do not see": one(
+        "ptx::fence_proxy_async_shared_cta();\n    __syncwarp();  // all 8", "__syncwarp();  // all 8", **PLANES
+    ),
+    "planes beyond K are copied": one("min(8, K - k) *", "8 *", **PLANES),
+    "images beyond N are copied": one("place.n + image >= N ||", "", **PLANES),
+    "rows beyond y are copied": one("min(OWN_P, P - place.p) * Q", "OWN_P * Q", **RUNS),
+    "rows are staged as they lie in the plane": one("+ pixel - place.p * Q] = value", "+ pixel] = value", **RUNS),
     # ---- staged outputs ----
     "staging is read too early": one("__syncwarp();  // all is staged", "", **STRIPS),
     "staging is written too early": one("__syncwarp();  // all is read", "", **STRIPS),
@@ -176,7 +210,24 @@ def test_a_mutant_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(
     "mutant",
-    [one("", "", **where) for where in ({}, FILTERS, SINGLE, WAITED, APART, RECTANGLES, STRIPS, IMAGES, SECTORS)],
+    [
+        one("", "", **where)
+        for where in (
+            {},
+            FILTERS,
+            SINGLE,
+            WAITED,
+            APART,
+            RECTANGLES,
+            STRIPS,
+            IMAGES,
+            SECTORS,
+            PLANES,
+            RUNS,
+            STRIDE,
+            REPEATED,
+        )
+    ],
 )
 def test_the_unbroken_kernel_passes_where_mutants_fail(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
     mutate(monkeypatch, "wgmma_split", [NO_SPLIT_REPAIR])
