@@ -108,6 +108,7 @@ def _split_values(geometry: WgmmaGeometry) -> dict[str, TemplateValue]:
         "STAGED_GROUPS": geometry.staged_groups,
         "BULK_STORES": geometry.bulk_stores,
         "LANDING": (geometry.landing.kind if geometry.landing else "rectangles").upper(),
+        "LANDED_PARTS": geometry.landing.parts if geometry.landing and config.input_staging == "transposed" else 1,
     }
 
 

@@ -336,6 +336,19 @@ def test_as_exact_as_a_chain_of_fp32(name: str) -> None:
     assert norm_error(y, wanted) <= (1.1 * strict if name == "x of the largest" else strict)
 
 
+def test_a_part_of_the_channels_may_be_larger_than_those_before() -> None:
+    problem = parse("n4c40h12w20k8r2s2dil8", layout="nchw")
+    config = config_of(problem, **LANDED, tile=(4, 4, 4))
+    landing = WgmmaGeometry(problem=problem, config=config).landing
+    assert landing is not None
+    assert landing.parts == 4
+    larger = {(0, 9, 3, 4): 2.0**11, (1, 31, 3, 4): -(2.0**9)}  # of parts of 8 channels the second, the fourth
+    found, wanted = run_changed(problem, config, {"x": larger})
+    np.testing.assert_array_equal(found, wanted)
+    found, wanted = run_changed(problem, config, {"x": {(2, 39, 0, 0): np.float32(1e30)}})
+    np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=np.abs(wanted).max() * 1e-10)
+
+
 def test_zeros_make_zeros() -> None:
     problem = parse("n1c8h5w6k16r3s3")
     y = np.full(problem.y_shape, np.nan, np.float32)

@@ -62,6 +62,10 @@ RUNS: dict[str, Any] = {
     "layout": "nchw", "shape": "n2c8h4w14k20r2s3",
     "config": LANDED | {"tile": (1, 2, 12), "joined_rows": 2, "store_groups": 1},
 }  # fmt: skip
+# 73 KB, of which 18 land at a time.
+PARTS: dict[str, Any] = {
+    "layout": "nchw", "shape": "n4c20h12w20k8r2s2dil8", "config": LANDED | {"tile": (4, 4, 4), "patch_stages": 1}
+}  # fmt: skip
 # Two planes of columns that land together; two copies of a patch's columns.
 STRIDE: dict[str, Any] = {"layout": "nchw", "shape": "n2c8h7w16k16r3s4st2", "config": LANDED | {"promotion_taps": 2}}
 REPEATED: dict[str, Any] = {
@@ -74,7 +78,7 @@ SECTORS: dict[str, Any] = {
 }  # fmt: skip
 
 SPLIT_PATCH = "wait(splitting.patch_split + consumer.patch.stage, consumer.patch.parity);"
-PATCH_LANDED = "wait(smem.patch_full + ring.stage, ring.parity);\n        largest"
+PATCH_LANDED = "wait(smem.patch_full + ring.stage, ring.parity);\n        uint32_t* const seen"
 FREE_PATCH = "      consumer.release(smem.patch_empty + consumer.patch.stage);\n"
 FREE_FILTERS = "for (int tap = 0; tap < TAPS; ++tap) consumer.release(read[tap]);"
 LOW_OF_FILTER = "multiply_plane(partial, operands, tap, LOW, 0, steps, tap > 0);"
@@ -84,11 +88,11 @@ HIGH = "multiply_plane(partial, operands, tap, 0, 0, steps, true);"
 
 MUTANTS = {
     # ---- splitters ----
-    "a patch is not awaited": one(PATCH_LANDED, ";\n        largest"),
+    "a patch is not awaited": one(PATCH_LANDED, ";\n        uint32_t* const seen"),
     "a split patch is not awaited": one(SPLIT_PATCH, ""),
     "a landed patch is multiplied": one(SPLIT_PATCH, SPLIT_PATCH.replace("splitting.patch_split", "smem.patch_full")),
     "no proxy fence": one("ptx::fence_proxy_async_shared_cta();  // wgmma", "// wgmma"),
-    "lanes are not awaited": one("__syncwarp();\n      const bool all", "const bool all", **WAITED),
+    "lanes are not awaited": one("__syncwarp();\n      if (lane == 0)", "if (lane == 0)", **WAITED),
     "one warp speaks for both": one("patch_split + i, SPLITTERS_WARPS", "patch_split + i, 1"),
     "a lane writes before its neighbours have read": one("__syncwarp();  // all four", "// all four"),
     "each warp has a scale of its own": one("return all;", "return own;"),
@@ -140,17 +144,23 @@ MUTANTS = {
     "a box begins anywhere": one("first_column(origin.q) - before", "first_column(origin.q)", **SECTORS),
     "what lands before a tile is split": one("landed + before +", "landed +", **SECTORS),
     "a patch is split into one that is read": one(
-        "wait(smem.patch_empty + ring.stage, ring.parity ^ 1);\n        split_landed", "split_landed", **RECTANGLES
+        "if (part == 0) wait(smem.patch_empty", "if (false) wait(smem.patch_empty", **RECTANGLES
     ),
     "rows are as wide as the patch": one("at / LANDED_W * (LANDED_PITCH - LANDED_W * STRIDE_W)", "0", **RECTANGLES),
     "an image is split twice": one("/ IMAGES_8) + turn)", "/ IMAGES_8))", **STRIPS),
-    "strips begin at the first row": one("full, row * W - before, chunk", "full, 0, chunk", **STRIPS),
+    "strips begin at the first row": one("full, row * W - before, channel", "full, 0, channel", **STRIPS),
     "pieces follow each other closely": one(
         "c / PIECE_CHANNELS * PIECE_STEP", "c / PIECE_CHANNELS * PIECE_NUMBERS", **IMAGES
     ),
-    "two planes are the first one": one("of_landing * DILATION_W", "0", **STRIDE),
-    "a landing is given back after its first patch": one("kTransposed && all_split", "kTransposed", **STRIDE),
-    "a landing is of one patch": one("i += LANDED_PATCHES", "++i", **STRIDE),
+    "two planes are the first one": one("plane_w * DILATION_W", "0", **STRIDE),
+    "a landing is given back after its first patch": one("kTransposed && landing_split", "kTransposed", **STRIDE),
+    "a landing is of one patch": one("part += LANDED_PATCHES", "++part", **STRIDE),
+    # ---- channels in parts ----
+    "parts are all the first one": one("part % LANDED_PARTS * LANDED_CHANNELS", "0", **PARTS),
+    "each part is split over the first": one("part * UNITS + first + j", "first + j", **PARTS),
+    "a patch is multiplied before its last part is split": one(
+        "part + 1 == LANDED_PARTS", "part + 2 == LANDED_PARTS", **PARTS
+    ),
     # ---- repeated columns ----
     "copies are all the first one": one("% LANDED_W - copy * Horizontal::SHIFT_STEP", "% LANDED_W", **REPEATED),
     "columns beyond a copy are in it": one("column < 0 || column >= PATCH_W", "column < 0", **REPEATED),
@@ -192,6 +202,10 @@ MUTANTS = {
     "packed: low halves in the next row": one("row + ROW_BYTES / 2", "row + ROW_BYTES", **PACK),
 }  # fmt: skip
 
+PLACES: tuple[dict[str, Any], ...] = (
+    {}, FILTERS, SINGLE, WAITED, APART, RECTANGLES, STRIPS, IMAGES, SECTORS, PLANES, RUNS, STRIDE, REPEATED, PARTS
+)  # fmt: skip
+
 
 def check(mutant: Mutant) -> None:
     """What must fail for a mutant and pass without."""
@@ -210,24 +224,7 @@ def test_a_mutant_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(
     "mutant",
-    [
-        one("", "", **where)
-        for where in (
-            {},
-            FILTERS,
-            SINGLE,
-            WAITED,
-            APART,
-            RECTANGLES,
-            STRIPS,
-            IMAGES,
-            SECTORS,
-            PLANES,
-            RUNS,
-            STRIDE,
-            REPEATED,
-        )
-    ],
+    [one("", "", **where) for where in PLACES],
 )
 def test_the_unbroken_kernel_passes_where_mutants_fail(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
     mutate(monkeypatch, "wgmma_split", [NO_SPLIT_REPAIR])
@@ -241,7 +238,7 @@ REPAIR_MUTANTS = {
     "an infinite sum is not made NaN": one("fmaf(acc, 0.0f, acc * inverse_scale)", "acc * inverse_scale"),
     "half of the channels are not looked at": one("saw_nan |= stored.e", "if (half == 0) saw_nan |= stored.e"),
     "half of the channels are repaired": one("channel = k + i / 2 % 2 * 8;", "channel = k;"),
-    "an Inf makes the scale": one("if (largest >= 0x7f800000)", "if (false)"),
+    "an Inf makes the scale": one("if (all >= 0x7f800000)", "if (false)"),
     "an Inf is not left out when it was seen": one("largest_of_all<true>", "largest_of_all<false>"),
 }  # fmt: skip
 
