@@ -208,7 +208,8 @@ class WgmmaGeometry:
     def own_rows(self) -> int:
         """Rows of y of a consumer's tile."""
         config = self.config
-        return config.tile_p // (config.num_consumer_warpgroups if config.split == "pixels" else 1)
+        shared = config.split == "pixels" and config.mapping != "block"
+        return config.tile_p // (config.num_consumer_warpgroups if shared else 1)
 
     @property
     def _split_staging_bytes(self) -> int:

@@ -92,5 +92,14 @@ def promotions(config: WgmmaConfig, problem: ConvProblem, target: Target) -> lis
     return [taps for taps in by_sums(config, problem) if taps_fit(taps)][:3] or [1]
 
 
+def likely(config: WgmmaConfig, problem: ConvProblem) -> WgmmaConfig:
+    """With the partial sums and, of split operands, the stores that it has if they fit beside two patches."""
+    config = replace(config, patch_stages=2, promotion_taps=by_sums(config, problem)[0])
+    geometry = WgmmaGeometry(problem=problem, config=config)
+    if config.arithmetic == "direct":
+        return config
+    return replace(config, store_groups=BULK_STORE_GROUPS if stores_in_bulk(geometry) else geometry.groups_n)
+
+
 def least_filter_stages(config: WgmmaConfig) -> int:
     return 1 if config.filter_resident else max(2, config.promotion_taps)
