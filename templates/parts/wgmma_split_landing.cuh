@@ -110,19 +110,34 @@ __device__ __forceinline__ void shrink_row(unsigned char* row, int pixel, int pa
   }
 }
 
-// A thread takes all channels of a pixel, its neighbours the pixels beside it in x's plane, which lie in other banks (of
-// stride 2, half of them). The images change from pixel to pixel, so that eight lanes in a row write to rows of the patch
-// that are swizzled differently.
+// Of a pixel's channels, how many threads take a part each: the fewest of 1, 2 and 4 that leave the fewest of them idle.
+__device__ constexpr int splitting_rounds(int shares) {  // quarters of a pixel, one after the other
+  return (LANDED_PIXELS * TILE_N * shares + SPLITTERS - 1) / SPLITTERS * (4 / shares);
+}
+__device__ constexpr int best_shares() {
+  int best = 1;
+  for (int shares = 2; shares <= LANDED_CHANNELS / HALVES_UNIT; shares *= 2)
+    if (splitting_rounds(shares) < splitting_rounds(best)) best = shares;
+  return best;
+}
+constexpr int SHARES = best_shares();
+
+// A thread takes a share of the channels of a pixel, its neighbours the pixels beside it in x's plane, which lie in other
+// banks (of stride 2, half of them). The images change from pixel to pixel, so that eight lanes in a row write to rows of
+// the patch that are swizzled differently.
 // Parts of the channels before `part` have been split with another scale: with this one divided by `shrink`.
 __device__ __forceinline__ void split_landed(unsigned char* patch, const float* landed, int part, float scale, float shrink,
                                              int thread) {
-  constexpr int IMAGES_8 = TILE_N < 8 ? TILE_N : 8, UNITS = LANDED_CHANNELS / HALVES_UNIT;
+  constexpr int IMAGES_8 = TILE_N < 8 ? TILE_N : 8, UNITS = LANDED_CHANNELS / HALVES_UNIT / SHARES;
+  constexpr int SHARE_CHANNELS = UNITS * HALVES_UNIT;
+  constexpr int SHARE_STEP = SHARE_CHANNELS / PIECE_CHANNELS * PIECE_STEP + SHARE_CHANNELS % PIECE_CHANNELS * LANDED_CHANNEL;
   constexpr int kBatch = kProducers == 2 || UNITS == 1 ? 1 : 2;  // units whose reads are under way together; two warpgroups have few registers
 #pragma unroll 1
-  for (int i = thread; i < LANDED_PIXELS * TILE_N; i += SPLITTERS) {
-    const int turn = i / LANDED_PIXELS, at = i % LANDED_PIXELS;
+  for (int i = thread; i < LANDED_PIXELS * TILE_N * SHARES; i += SPLITTERS) {
+    const int share = SHARES == 1 ? 0 : i / (LANDED_PIXELS * TILE_N), turn = i / LANDED_PIXELS % TILE_N, at = i % LANDED_PIXELS;
     const int n = (at / (8 / IMAGES_8) + turn) % IMAGES_8 + turn / IMAGES_8 * 8;
-    const float* from = landed + n * LANDED_IMAGE + at * STRIDE_W + at / LANDED_W * (LANDED_PITCH - LANDED_W * STRIDE_W);
+    const float* from = landed + share * SHARE_STEP + n * LANDED_IMAGE + at * STRIDE_W +
+                        at / LANDED_W * (LANDED_PITCH - LANDED_W * STRIDE_W);
     if (LANDED_PARTS > 1 && shrink < 1.0f)
 #pragma unroll 1
       for (int copy = 0; copy < PATCH_COPIES; ++copy) {
@@ -146,7 +161,7 @@ __device__ __forceinline__ void split_landed(unsigned char* patch, const float* 
           const int pixel = patch_pixel(at, n, copy);
           if (pixel < 0) continue;
           unsigned char* const row = patch + pixel * ROW_BYTES;
-          const int unit = part * UNITS + first + j;
+          const int unit = (part * SHARES + share) * UNITS + first + j;
           *reinterpret_cast<uint4*>(row + (unit ^ pixel % 8) * 16) = halves.high;
           *reinterpret_cast<uint4*>(row + (4 + unit ^ pixel % 8) * 16) = halves.low;
         }

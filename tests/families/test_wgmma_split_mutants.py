@@ -152,12 +152,13 @@ MUTANTS = {
     "pieces follow each other closely": one(
         "c / PIECE_CHANNELS * PIECE_STEP", "c / PIECE_CHANNELS * PIECE_NUMBERS", **IMAGES
     ),
+    "all shares are of the first channels": one("landed + share * SHARE_STEP", "landed", **IMAGES),
     "two planes are the first one": one("plane_w * DILATION_W", "0", **STRIDE),
     "a landing is given back after its first patch": one("kTransposed && landing_split", "kTransposed", **STRIDE),
     "a landing is of one patch": one("part += LANDED_PATCHES", "++part", **STRIDE),
     # ---- channels in parts ----
     "parts are all the first one": one("part % LANDED_PARTS * LANDED_CHANNELS", "0", **PARTS),
-    "each part is split over the first": one("part * UNITS + first + j", "first + j", **PARTS),
+    "each part is split over the first": one("(part * SHARES + share)", "share", **PARTS),
     "a patch is multiplied before its last part is split": one(
         "part + 1 == LANDED_PARTS", "part + 2 == LANDED_PARTS", **PARTS
     ),
