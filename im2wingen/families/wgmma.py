@@ -107,6 +107,7 @@ def _split_values(geometry: WgmmaGeometry) -> dict[str, TemplateValue]:
         "STAGGERED": config.staggered,
         "STAGED_GROUPS": geometry.staged_groups,
         "BULK_STORES": geometry.bulk_stores,
+        "STAGING_OVER_LANDING": config.staging_over_buffers,
         "LANDING": (geometry.landing.kind if geometry.landing else "rectangles").upper(),
         "LANDED_PARTS": geometry.landing.parts if geometry.landing and config.input_staging == "transposed" else 1,
     }

@@ -29,6 +29,7 @@ _SPLIT_BYTES = 12.0  # a cycle, of patches that two warps split
 _LANDED_BYTES = 6.0  # likewise, and transpose
 _SPLITTING = 0.1  # share of the splitters' time that consumers lose
 _RUN_END = 2.0  # an NCHW y of split operands: an end of what is stored together, for each output channel
+_APART = 4  # times as cheap, where consumers begin apart
 _PROMOTION = 150.0  # from the last product of a partial sum to the first of the next, besides an FMA for each number
 _PATCH = 150.0  # likewise, of two patches
 _TRANSPOSED_BYTES = 4.0  # a cycle, of patches whose pixels a warpgroup transposes in whole vectors
@@ -127,7 +128,7 @@ def _run_ends(geometry: WgmmaGeometry) -> float:
     elif geometry.staged_groups:
         run = config.tile_q
     elif config.tile_n > 1 or config.tile_q % 2 or problem.q % 2:
-        run = max(1, 8 // config.tile_n)
+        run = max(1, 8 // config.tile_n) * (_APART if config.staggered else 1)
     else:
         run = 8 * config.own_subtiles if config.mapping == "block" else config.tile_q
     return 2 * _RUN_END * config.block_n * config.tile.pixels / run

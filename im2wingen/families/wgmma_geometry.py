@@ -282,7 +282,8 @@ class WgmmaGeometry:
         buffers = self.filter_buffers * self.filter_bytes + patches
         if config.arithmetic == "split":
             end = round_up(buffers + barriers + flags + self._splitting_bytes, _LANDING_UNIT)
-            return end + self._landing_bytes + self._split_staging_bytes
+            landing, staging = self._landing_bytes, self._split_staging_bytes
+            return end + (max(landing, staging) if config.staging_over_buffers else landing + staging)
         if config.cluster_k > 1:  # sums and staging lie over the buffers
             sums = config.num_consumer_warpgroups * self.sum_groups * SUM_GROUP_BYTES
             return max(buffers, sums + staging) + barriers + flags

@@ -163,7 +163,9 @@ def _all_shapes(problem: ConvProblem, target: Target) -> Iterator[WgmmaConfig]:
         )  # fmt: skip
         for config in tiled(problem, base):
             tiles = WgmmaGeometry(problem=problem, config=config).tiles
-            if tiles <= target.sm_count and arithmetic == "direct":
+            if tiles <= target.sm_count and arithmetic == "split":
+                yield replace(config, staging_over_buffers=staging == "transposed")
+            elif tiles <= target.sm_count:
                 yield replace(config, staging_over_buffers=split != "tiles")
                 yield from _clusters(config, tiles, target)
             else:

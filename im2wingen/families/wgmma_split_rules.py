@@ -69,11 +69,15 @@ SPLIT_RULES = (
         holds=lambda problem, target, config: config.arithmetic == "direct" or _stores_fit(_geometry(problem, config)),
     ),
     Rule(
-        sentence="split arithmetic has no clusters, and consumers store its y, beside the buffers: no "
-        "stored_by_producers, no staging_over_buffers",
+        sentence="split arithmetic has no clusters, and consumers store its y: no stored_by_producers; and no "
+        "staging_over_buffers, but over an NCHW x that lands to be transposed",
         holds=lambda problem, target, config: (
             config.arithmetic == "direct"
-            or (config.cluster_k == 1 and not config.stored_by_producers and not config.staging_over_buffers)
+            or (
+                config.cluster_k == 1
+                and not config.stored_by_producers
+                and (config.input_staging == "transposed" or not config.staging_over_buffers)
+            )
         ),
     ),
 )

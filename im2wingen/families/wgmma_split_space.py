@@ -11,6 +11,8 @@ from im2wingen.families.wgmma_split_rules import MAX_PROMOTION_TAPS, SPLIT_STORE
 from im2wingen.problem import ConvProblem
 from im2wingen.target import Target
 
+_ROOMY_FILTER_STAGES = 4
+
 
 def fits(problem: ConvProblem, target: Target, config: WgmmaConfig) -> bool:
     return WgmmaGeometry(problem=problem, config=config).smem_bytes <= target.smem_per_block_bytes
@@ -45,27 +47,45 @@ def repeats_columns(problem: ConvProblem, config: WgmmaConfig) -> bool:
 
 
 def split_store_groups(config: WgmmaConfig, problem: ConvProblem, target: Target) -> list[int]:
-    """In bulk; staged where neighbours in registers are not those of y, or lie in pairs of none; from registers."""
+    """In bulk; staged where neighbours in registers are not those of y, or lie in pairs of none; from registers, before
+    those that leave little room for filters.
+    """
     geometry = WgmmaGeometry(problem=problem, config=config)
-    groups, images = geometry.groups_n, config.tile_n
+    groups = geometry.groups_n
     if problem.y_layout == "nhwc":
         return [groups]
-    least = replace(config, patch_stages=geometry.least_patch_stages, filter_stages=least_filter_stages(config))
     staged = [BULK_STORE_GROUPS] if stores_in_bulk(geometry) else []
-    if images > 1 or problem.q % 2 or config.tile_q % 2:
-        staged += [g for g in SPLIT_STORE_GROUPS if g * 8 % images == 0]
-    staged = [g for g in staged if g < groups and fits(problem, target, replace(least, store_groups=g))]
-    return [*staged, groups]
+    if scatters(config, problem):
+        staged += [g for g in SPLIT_STORE_GROUPS if g * 8 % config.tile_n == 0]
+    staged = [g for g in staged if g < groups]
+
+    def fit_beside(stages: int) -> list[int]:
+        beside = replace(config, patch_stages=geometry.least_patch_stages, filter_stages=stages)
+        return [g for g in staged if fits(problem, target, replace(beside, store_groups=g))]
+
+    least = least_filter_stages(config)
+    roomy = fit_beside(least if config.filter_resident else _ROOMY_FILTER_STAGES)
+    return [*roomy, groups, *(g for g in fit_beside(least) if g not in roomy)]
+
+
+def scatters(config: WgmmaConfig, problem: ConvProblem) -> bool:
+    """Whether pixels of an NCHW y that are neighbours in registers are not in y, or lie in pairs of none."""
+    return problem.y_layout == "nchw" and (config.tile_n > 1 or problem.q % 2 == 1 or config.tile_q % 2 == 1)
 
 
 def staggers(config: WgmmaConfig, problem: ConvProblem, target: Target) -> list[bool]:
-    """Whether consumers begin apart: tried for consumers of the same pixels, where a CTA has several tiles."""
+    """Whether consumers begin apart: tried for consumers of the same pixels, where a CTA has several tiles; first where
+    stores from registers take long.
+    """
     geometry = WgmmaGeometry(problem=problem, config=config)
     several = geometry.least_patch_stages > 1 and geometry.tiles > target.sm_count
     if config.arithmetic == "direct" or config.split != "filters" or config.num_consumer_warpgroups != 2 or not several:
         return [False]
     apart = replace(config, staggered=True, patch_stages=geometry.least_patch_stages)
-    return [False, True] if fits(problem, target, replace(apart, filter_stages=least_filter_stages(apart))) else [False]
+    if not fits(problem, target, replace(apart, filter_stages=least_filter_stages(apart))):
+        return [False]
+    long = scatters(config, problem) and config.store_groups == geometry.groups_n
+    return [True, False] if long else [False, True]
 
 
 def by_sums(config: WgmmaConfig, problem: ConvProblem) -> list[int]:
@@ -82,14 +102,16 @@ def by_sums(config: WgmmaConfig, problem: ConvProblem) -> list[int]:
 
 
 def promotions(config: WgmmaConfig, problem: ConvProblem, target: Target) -> list[int]:
-    """The best whose filters fit shared memory together."""
+    """The best whose filters fit shared memory together; first those that leave room for filters of the next sum."""
     least = WgmmaGeometry(problem=problem, config=config).least_patch_stages
 
-    def taps_fit(taps: int) -> bool:
-        stages = least_filter_stages(replace(config, promotion_taps=taps))
-        return fits(problem, target, replace(config, patch_stages=least, filter_stages=stages))
+    def fit_beside(more: int) -> list[int]:
+        stages = {taps: least_filter_stages(replace(config, promotion_taps=taps)) for taps in by_sums(config, problem)}
+        beside = replace(config, patch_stages=least)
+        return [t for t, s in stages.items() if fits(problem, target, replace(beside, filter_stages=s + more))]
 
-    return [taps for taps in by_sums(config, problem) if taps_fit(taps)][:3] or [1]
+    roomy = fit_beside(0 if config.filter_resident else 2)
+    return [*roomy, *(taps for taps in fit_beside(0) if taps not in roomy)][:3] or [1]
 
 
 def likely(config: WgmmaConfig, problem: ConvProblem) -> WgmmaConfig:

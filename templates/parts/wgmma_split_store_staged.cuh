@@ -5,8 +5,9 @@ constexpr int STAGED_PITCH = STAGED_PIXELS + 8;  // spreads what lanes write ove
 constexpr int WARP_STAGING = kBulkStores ? TILE_N * BULK_IMAGE : 16 * STAGED_PITCH;  // numbers
 static_assert(kStagedGroups == 0 || (!kOutputChannelsLast && kStagedGroups % 4 == 0 && STAGED_PIXELS % TILE_N == 0), "whole pixels of an NCHW y are staged");
 
+constexpr int STAGING_BEGIN = kTransposed && !kStagingOverLanding ? LANDED_STAGE : 0;  // from what lands
 __device__ __forceinline__ float* staging_of_warp(const Splitting& splitting, int warp) {
-  return splitting.landed + (kTransposed ? LANDED_STAGE : 0) + warp * WARP_STAGING;
+  return splitting.landed + STAGING_BEGIN + warp * WARP_STAGING;
 }
 
 // Groups from `first` on of a subtile to y; `k` is the first of the warp's channels. Whether an output is NaN.

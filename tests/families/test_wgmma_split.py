@@ -98,7 +98,7 @@ RULE_CASES: list[tuple[str, dict[str, Any], dict[str, Any], str | None]] = [
     ("repeated mapping is", {}, {"mapping": "repeated"}, "who transposes may repeat columns"),
     ("staggered is", TWO | {"staggered": True}, {"num_consumer_warpgroups": 1}, "two consumers are apart"),
     ("split arithmetic has no clusters", {}, {"cluster_k": 2}, None),
-    ("split arithmetic has no clusters", {}, {"staging_over_buffers": True}, None),
+    ("split arithmetic has no clusters", {}, {"staging_over_buffers": True}, "x lands where"),
     # 104 accumulators in two subtiles, and as many partial sums
     ("the accumulators fit", {"tile": (1, 2, 96)}, {"tile_q": 128, "store_groups": 16}, None),
 ]
@@ -215,10 +215,11 @@ CASES = {
         "n3c8h6w6k13r3s3", LANDED | TWO | {"tile": (2, 10, 4), "joined_rows": 5, "store_groups": 1}, "bias_relu",
         layout="nchw", seeds=(0, 2),
     ),
-    # rows of 12 are copied, two of a channel at a time, one at the end
+    # rows of 12 are copied, two of a channel at a time, one at the end; they are staged where x landed
     "bulk, rows": Case(
-        "n3c36h8w14k69r2s3", LANDED | TWO | {"tile": (2, 4, 12), "joined_rows": 2, "store_groups": 1}, "bias",
-        layout="nchw", seeds=(0, 1, 2),
+        "n3c36h8w14k69r2s3",
+        LANDED | TWO | {"tile": (2, 4, 12), "joined_rows": 2, "store_groups": 1, "staging_over_buffers": True},
+        "bias", layout="nchw", seeds=(0, 1, 2),
     ),
     "repeated": Case(
         "n2c36h8w12k40r3s3", LANDED | TWO | {"mapping": "repeated", "tile": (1, 4, 5), "joined_rows": 2}, "bias",

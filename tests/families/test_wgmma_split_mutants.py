@@ -178,6 +178,7 @@ MUTANTS = {
     "images beyond N are copied": one("place.n + image >= N ||", "", **PLANES),
     "rows beyond y are copied": one("min(OWN_P, P - place.p) * Q", "OWN_P * Q", **RUNS),
     "rows are staged as they lie in the plane": one("+ pixel - place.p * Q] = value", "+ pixel] = value", **RUNS),
+    "y is staged where the next tile's x lands": one("kTransposed && !kStagingOverLanding ?", "false ?", **IMAGES),
     # ---- staged outputs ----
     "staging is read too early": one("__syncwarp();  // all is staged", "", **STRIPS),
     "staging is written too early": one("__syncwarp();  // all is read", "", **STRIPS),
