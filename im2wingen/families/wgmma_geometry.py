@@ -183,14 +183,9 @@ class WgmmaGeometry:
     @property
     def landing(self) -> Landing | None:
         """Of an NCHW x that is transposed while it is split, where that can be."""
-        config = self.config
+        tile = self.config.tile
         return landing_of(
-            self.problem,
-            tile_n=config.tile_n,
-            tile_p=config.tile_p,
-            tile_q=config.tile_q,
-            patch_h=self.patch_h,
-            patch_w=self.loaded_w,
+            self.problem, tile_n=tile.n, tile_p=tile.p, tile_q=tile.q, patch_h=self.patch_h, patch_w=self.loaded_w
         )
 
     @property
