@@ -50,6 +50,7 @@ def plan(problem: ConvProblem, target: Target, config: WgmmaConfig) -> Plan:
     grid = geometry.tiles * cluster if one_tile else min(geometry.tiles, target.sm_count)
     taps = problem.r * problem.s
     gemm_k = taps * geometry.steps * geometry.step_k * geometry.products
+    early = split and input_name == "x"  # then x is loaded before the filters are packed: only these may still run
     busy, idle = cta_cycles(geometry, target)
     filter_loads = grid if config.filter_resident else geometry.tiles
     maps = (_input_maps(geometry, input_name, filter_name), (_filter_map(geometry, filter_name),))
@@ -58,7 +59,7 @@ def plan(problem: ConvProblem, target: Target, config: WgmmaConfig) -> Plan:
             template="wgmma_split" if split else "wgmma",
             values={
                 **problem_values(problem),
-                "MAPPING": config.mapping.upper(),
+                "MAPPING": "BLOCK" if config.mapping == "block" else "ROWS",
                 "SPLIT": config.split.upper(),
                 "CHANNELS": geometry.channels,
                 "PRODUCERS": config.num_producer_warpgroups,
@@ -82,13 +83,14 @@ def plan(problem: ConvProblem, target: Target, config: WgmmaConfig) -> Plan:
             block=config.threads,
             smem_bytes=geometry.smem_bytes,
             arguments=(*maps, "packed" if split else (_output_map(geometry, filter_name),), "bias", "y", "x", "w"),
-            programmatic=config.programmatic_launch,
+            programmatic=config.programmatic_launch and not early,
+            beside=config.programmatic_launch and early,
             cluster=cluster,
             pipe="mma",
             busy_cycles=busy,
             idle_cycles=idle,
             flops=2 * geometry.tiles * config.block_n * config.subtiles * geometry.wgmma_n * gemm_k,
-            l2_bytes=geometry.tiles * geometry.planes * geometry.chunks * geometry.patch_bytes
+            l2_bytes=geometry.tiles * geometry.planes * geometry.chunks * geometry.loaded_bytes
             + filter_loads * taps * geometry.chunks * geometry.filter_rings * geometry.filter_bytes
             + geometry.tiles * config.tile.pixels * config.block_n * problem.y_element_bytes,
         )
@@ -100,10 +102,14 @@ def _split_values(geometry: WgmmaGeometry) -> dict[str, TemplateValue]:
     """The reverse."""
     config = geometry.config
     return {
+        "REPEATED": config.mapping == "repeated",
         "PROMOTION_TAPS": config.promotion_taps,
         "STAGGERED": config.staggered,
         "STAGED_GROUPS": geometry.staged_groups,
+        "BULK_STORES": geometry.bulk_stores,
+        "STAGING_OVER_LANDING": config.staging_over_buffers,
         "LANDING": (geometry.landing.kind if geometry.landing else "rectangles").upper(),
+        "LANDED_PARTS": geometry.landing.parts if geometry.landing and config.input_staging == "transposed" else 1,
     }
 
 

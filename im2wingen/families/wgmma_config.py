@@ -6,7 +6,7 @@ from typing import Literal
 from im2wingen.families.base import Arithmetic, Config
 from im2wingen.families.tiles import PixelTile
 
-Mapping = Literal["rows", "block"]
+Mapping = Literal["rows", "block", "repeated"]
 Split = Literal["filters", "pixels", "tiles"]
 Order = Literal["linear", "zigzag"]
 InputStaging = Literal["tma", "transposed"]
@@ -20,7 +20,7 @@ class WgmmaConfig(Config):
     """One way to run wgmma.cu.j2 or wgmma_split.cu.j2; their heads and parameter blocks say what each field means."""
 
     arithmetic: Arithmetic  # of fp32: split in halves; of all else: the tensor cores' own
-    mapping: Mapping  # of the pixels of a subtile to wgmma's N
+    mapping: Mapping  # of the pixels of a subtile to wgmma's N; repeated: rows, of a patch that repeats columns
     split: Split  # what the consumers share
     input_staging: InputStaging  # of an NCHW x: tma after a kernel that brings it into NHWC, or transposed in this one
     prefetch: bool  # of what is to be transposed, to L2

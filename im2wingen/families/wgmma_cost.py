@@ -29,6 +29,7 @@ _SPLIT_BYTES = 12.0  # a cycle, of patches that two warps split
 _LANDED_BYTES = 6.0  # likewise, and transpose
 _SPLITTING = 0.1  # share of the splitters' time that consumers lose
 _RUN_END = 2.0  # an NCHW y of split operands: an end of what is stored together, for each output channel
+_APART = 4  # times as cheap, where consumers begin apart
 _PROMOTION = 150.0  # from the last product of a partial sum to the first of the next, besides an FMA for each number
 _PATCH = 150.0  # likewise, of two patches
 _TRANSPOSED_BYTES = 4.0  # a cycle, of patches whose pixels a warpgroup transposes in whole vectors
@@ -53,7 +54,7 @@ def tile_cycles(geometry: WgmmaGeometry) -> tuple[float, float]:
         tensor = max(tensor, own + geometry.partial_sums * (_PROMOTION + geometry.wgmma_n / 2 * config.own_subtiles))
     elif not config.filter_resident:
         tensor += taps * geometry.chunks * _TAP
-    loads = geometry.planes * geometry.chunks * geometry.patch_bytes
+    loads = geometry.planes * geometry.chunks * geometry.loaded_bytes
     if not config.filter_resident:
         loads += taps * geometry.chunks * geometry.filter_rings * geometry.filter_bytes
     tensor += geometry.planes * geometry.chunks * _PATCH
@@ -61,19 +62,20 @@ def tile_cycles(geometry: WgmmaGeometry) -> tuple[float, float]:
         tensor += geometry.planes * geometry.chunks * (_FEW_STAGES + geometry.patch_bytes / _L2_BYTES)
     stored = config.tile.pixels * config.block_n * problem.y_element_bytes
     group = _SPLIT_EPILOGUE_GROUP if config.arithmetic == "split" else _group_cycles(geometry)
-    stores = geometry.sum_groups / min(config.store_groups, geometry.sum_groups)
+    stores = 2 if geometry.bulk_stores else geometry.sum_groups / min(config.store_groups, geometry.sum_groups)
     epilogue = _EPILOGUE + (stores - 1) * _STORE + geometry.sum_groups * group
     busy = max(tensor, loads / _load_bytes(geometry) + stored / _L2_BYTES)
     if problem.c * problem.element_bytes < _NARROW:
         pixels = geometry.planes * geometry.chunks * geometry.patch_bytes / (config.block_k * problem.element_bytes)
         busy = max(busy, pixels * problem.stride_h * problem.stride_w * _NARROW_PIXEL)
     if config.arithmetic == "split":
-        patches = geometry.planes * geometry.chunks * geometry.patch_bytes
+        patches = geometry.planes * geometry.chunks * geometry.loaded_bytes
+        written = geometry.planes * geometry.chunks * geometry.patch_bytes
         operands = taps * geometry.steps * geometry.products * products * (64 + geometry.wgmma_n) * STEP_BYTES
         # what lands, is looked at for its scale, split and written back; and what the tensor core reads
-        shared = operands + 3 * patches + loads
+        shared = operands + 2 * patches + written + loads
         rate = _SPLIT_BYTES if config.input_staging == "tma" else _LANDED_BYTES
-        busy = max(busy, patches / rate, shared / (_SMEM_BYTES * _SMEM_SHARE))
+        busy = max(busy, (patches + written) / 2 / rate, shared / (_SMEM_BYTES * _SMEM_SHARE))
         busy += _SPLITTING * patches / _SPLIT_BYTES + _run_ends(geometry)
     if config.stored_by_producers:
         consumers = 1 if config.split == "tiles" else config.num_consumer_warpgroups
@@ -121,10 +123,12 @@ def _run_ends(geometry: WgmmaGeometry) -> float:
     problem, config = geometry.problem, geometry.config
     if problem.y_layout == "nhwc":
         return 0
-    if geometry.staged_groups:
+    if geometry.bulk_stores:
+        run = geometry.own_rows * problem.q * (8 if geometry.own_rows >= problem.p else 1)
+    elif geometry.staged_groups:
         run = config.tile_q
     elif config.tile_n > 1 or config.tile_q % 2 or problem.q % 2:
-        run = max(1, 8 // config.tile_n)
+        run = max(1, 8 // config.tile_n) * (_APART if config.staggered else 1)
     else:
         run = 8 * config.own_subtiles if config.mapping == "block" else config.tile_q
     return 2 * _RUN_END * config.block_n * config.tile.pixels / run

@@ -11,6 +11,7 @@ from im2wingen.problem import ConvProblem
 STEP_BYTES = 32  # along K, of a wgmma
 _BARRIER_BYTES = 8
 _LANDING_UNIT = 128  # bytes that what lands begins at a multiple of
+BULK_STORE_GROUPS = 1  # of split operands: says that y leaves by bulk copies
 SUM_GROUP_BYTES = 8 * CHANNELS_M * 4  # partial sums of 8 pixels
 
 
@@ -32,7 +33,17 @@ class WgmmaGeometry:
 
     @property
     def patch_w(self) -> int:
+        return self.config.tile_q if self.config.mapping == "repeated" else self.loaded_w
+
+    @property
+    def loaded_w(self) -> int:
+        """Columns of a patch as it is loaded."""
         return horizontal(self.problem).extent(self.config.tile_q)
+
+    @property
+    def patch_copies(self) -> int:
+        """Of a patch's columns: one a tap of a row, where they are repeated."""
+        return horizontal(self.problem).taps_of(0) if self.config.mapping == "repeated" else 1
 
     @property
     def planes(self) -> int:
@@ -139,7 +150,12 @@ class WgmmaGeometry:
 
     @property
     def patch_bytes(self) -> int:
-        return self.patch_h * self.patch_w * self.config.tile_n * self.row_bytes
+        return self.patch_copies * self.patch_h * self.patch_w * self.config.tile_n * self.row_bytes
+
+    @property
+    def loaded_bytes(self) -> int:
+        """Of a patch as it is loaded, without the pixels that its unit is widened by."""
+        return self.patch_h * self.loaded_w * self.config.tile_n * self.row_bytes
 
     @property
     def filter_bytes(self) -> int:
@@ -167,24 +183,36 @@ class WgmmaGeometry:
     @property
     def landing(self) -> Landing | None:
         """Of an NCHW x that is transposed while it is split, where that can be."""
-        config = self.config
+        tile = self.config.tile
         return landing_of(
-            self.problem,
-            tile_n=config.tile_n,
-            tile_p=config.tile_p,
-            tile_q=config.tile_q,
-            patch_h=self.patch_h,
-            patch_w=self.patch_w,
+            self.problem, tile_n=tile.n, tile_p=tile.p, tile_q=tile.q, patch_h=self.patch_h, patch_w=self.loaded_w
         )
 
     @property
     def staged_groups(self) -> int:
-        """Of split operands: groups of 8 pixels that a warp stages at a time; 0 where y leaves from registers."""
-        return self.config.store_groups if self.config.store_groups < self.groups_n else 0
+        """Of split operands: groups of 8 pixels that a warp stages at a time; 0 where it does not."""
+        groups = self.config.store_groups
+        return groups if BULK_STORE_GROUPS < groups < self.groups_n else 0
+
+    @property
+    def bulk_stores(self) -> bool:
+        """Whether an NCHW y of split operands leaves by bulk copies."""
+        return self.config.store_groups == BULK_STORE_GROUPS < self.groups_n
+
+    @property
+    def own_rows(self) -> int:
+        """Rows of y of a consumer's tile."""
+        config = self.config
+        shared = config.split == "pixels" and config.mapping != "block"
+        return config.tile_p // (config.num_consumer_warpgroups if shared else 1)
 
     @property
     def _split_staging_bytes(self) -> int:
-        """Of all consumers: 64 channels of each, in rows that are padded against bank conflicts."""
+        """Of all consumers: 64 channels of each, in rows that are padded against bank conflicts; 32 of bulk stores."""
+        if self.bulk_stores:
+            run = min(self.own_rows, self.problem.p) * self.problem.q
+            channel = run if self.own_rows >= self.problem.p else (run + 3) // 8 * 8 + 4
+            return 4 * 4 * self.config.num_consumer_warpgroups * self.config.tile_n * (8 * channel + 4)
         pixels = 8 * self.staged_groups
         return 4 * CHANNELS_M * (pixels + 8) * self.config.num_consumer_warpgroups if pixels else 0
 
@@ -199,7 +227,7 @@ class WgmmaGeometry:
         config = self.config
         splitters = 4 * config.num_producer_warpgroups - 1 - self.filter_rings  # warps
         landing = 2 * _BARRIER_BYTES
-        return config.patch_stages * (_BARRIER_BYTES + 4 * splitters + 4) + landing
+        return config.patch_stages * (_BARRIER_BYTES + 4) + 2 * 4 * splitters + landing
 
     @property
     def runs(self) -> bool:
@@ -249,7 +277,8 @@ class WgmmaGeometry:
         buffers = self.filter_buffers * self.filter_bytes + patches
         if config.arithmetic == "split":
             end = round_up(buffers + barriers + flags + self._splitting_bytes, _LANDING_UNIT)
-            return end + self._landing_bytes + self._split_staging_bytes
+            landing, staging = self._landing_bytes, self._split_staging_bytes
+            return end + (max(landing, staging) if config.staging_over_buffers else landing + staging)
         if config.cluster_k > 1:  # sums and staging lie over the buffers
             sums = config.num_consumer_warpgroups * self.sum_groups * SUM_GROUP_BYTES
             return max(buffers, sums + staging) + barriers + flags

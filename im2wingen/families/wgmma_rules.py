@@ -89,8 +89,8 @@ RULES = (
         holds=lambda problem, target, config: config.mapping != "block" or _blocks_fit(_geometry(problem, config)),
     ),
     Rule(
-        sentence="joined_rows divides tile_p in rows mapping",
-        holds=lambda problem, target, config: config.mapping != "rows" or config.tile_p % config.joined_rows == 0,
+        sentence="joined_rows divides tile_p",
+        holds=lambda problem, target, config: config.tile_p % config.joined_rows == 0,
     ),
     Rule(
         sentence="a subtile has at most 256 pixels",

@@ -15,9 +15,9 @@ from im2wingen.families.wgmma_geometry import WgmmaGeometry
 from im2wingen.families.wgmma_landing import SPLIT_CHANNELS
 from im2wingen.families.wgmma_rules import CLUSTERS, ROW_BYTES, RULES
 from im2wingen.families.wgmma_split_space import (
-    by_sums,
     fits,
     least_filter_stages,
+    likely,
     may_be_resident,
     promotions,
     split_stagings,
@@ -89,9 +89,7 @@ def shapes(problem: ConvProblem, target: Target) -> Mapping[str, WgmmaConfig]:
 
     legal = [config for config in _all_shapes(problem, target) if not _broken(problem, target, config)]
     # stages take the longest to find: only for what could be among the best if two patches fit
-    legal.sort(
-        key=lambda config: cycles_of(replace(config, patch_stages=2, promotion_taps=by_sums(config, problem)[0]))
-    )
+    legal.sort(key=lambda config: cycles_of(likely(config, problem)))
     ranked = []
     finalists: Counter[tuple[str, ...]] = Counter()
     for config in legal:
@@ -165,7 +163,9 @@ def _all_shapes(problem: ConvProblem, target: Target) -> Iterator[WgmmaConfig]:
         )  # fmt: skip
         for config in tiled(problem, base):
             tiles = WgmmaGeometry(problem=problem, config=config).tiles
-            if tiles <= target.sm_count and arithmetic == "direct":
+            if tiles <= target.sm_count and arithmetic == "split":
+                yield replace(config, staging_over_buffers=staging == "transposed")
+            elif tiles <= target.sm_count:
                 yield replace(config, staging_over_buffers=split != "tiles")
                 yield from _clusters(config, tiles, target)
             else:

@@ -1,8 +1,10 @@
 """Operands of wgmma's split arithmetic: the filter as rows of halves, an NCHW x as it lands, and how TMA sees them."""
 
+from itertools import product
+
 from im2wingen.families.base import Launch, TensorMap
 from im2wingen.families.support import ceil_div, problem_values
-from im2wingen.families.wgmma_axes import vertical
+from im2wingen.families.wgmma_axes import horizontal, vertical
 from im2wingen.families.wgmma_geometry import WgmmaGeometry
 from im2wingen.families.wgmma_landing import SPLIT_CHANNELS
 
@@ -36,7 +38,7 @@ def split_filter_map(geometry: WgmmaGeometry, *, promotion_bytes: int) -> Tensor
 
 
 def landing_maps(geometry: WgmmaGeometry) -> tuple[TensorMap, ...]:
-    """The NCHW x of each plane as (W, rows, C, N); where strips land (H*W, C, N), where images land (C*H*W, N, 1)."""
+    """The NCHW x of each plane, with all columns: (W, rows, C, N); strips (H*W, C, N); images (C*H*W, N, 1)."""
     problem, landing = geometry.problem, geometry.landing
     if landing is None:
         raise ValueError("x does not land: transposed input staging breaks a rule")
@@ -45,7 +47,8 @@ def landing_maps(geometry: WgmmaGeometry) -> tuple[TensorMap, ...]:
     maps = []
     dims: tuple[int, ...]
     strides: tuple[int, ...]
-    for plane in range(vertical(problem).used_planes):
+    planes = product(range(vertical(problem).used_planes), range(horizontal(problem).used_planes))
+    for plane, _ in planes:
         top = vertical(problem).place(plane)[0]
         if landing.kind == "rectangles":
             dims = problem.w, ceil_div(problem.h - top, problem.stride_h), problem.c, problem.n

@@ -10,6 +10,7 @@ from im2wingen.problem import ConvProblem
 # More of 32 channels in a partial sum would be less exact than a chain of fp32 FMAs; verify_data has the figures.
 MAX_PROMOTION_TAPS = 4
 SPLIT_STORE_GROUPS = (4, 8)  # that a warp stages at a time
+_UNIT = 4  # numbers in 16 bytes
 
 
 def _geometry(problem: ConvProblem, config: WgmmaConfig) -> WgmmaGeometry:
@@ -36,12 +37,18 @@ SPLIT_RULES = (
         ),
     ),
     Rule(
-        sentence="split arithmetic transposes an x of stride_w 1 where W, H*W or, for tiles of whole images, C is a "
-        "multiple of 4 (16 bytes, the step of TMA's strides), and tile_n is 1, 2, 4 or a multiple of 8",
+        sentence="split arithmetic transposes an x where W is a multiple of 4 (16 bytes, the step of TMA's strides) "
+        "or, of stride_w 1, H*W or, for tiles of whole images, C; and tile_n is 1, 2, 4 or a multiple of 8",
         holds=lambda problem, target, config: (
             config.arithmetic == "direct"
             or config.input_staging == "tma"
             or _geometry(problem, config).landing is not None
+        ),
+    ),
+    Rule(
+        sentence="repeated mapping is for split arithmetic that transposes x",
+        holds=lambda problem, target, config: (
+            config.mapping != "repeated" or (config.arithmetic == "split" and config.input_staging == "transposed")
         ),
     ),
     Rule(
@@ -57,15 +64,20 @@ SPLIT_RULES = (
     ),
     Rule(
         sentence="store_groups of split arithmetic are all of a subtile, or 4 or 8 of an NCHW y, which cut no pixel's "
-        "images apart",
+        "images apart, or 1, for bulk copies of whole rows of it, no block mapping: then K*P*Q is a multiple of 4 "
+        "where a consumer's tile has all rows, else P*Q and the numbers of its rows",
         holds=lambda problem, target, config: config.arithmetic == "direct" or _stores_fit(_geometry(problem, config)),
     ),
     Rule(
-        sentence="split arithmetic has no clusters, and consumers store its y, beside the buffers: no "
-        "stored_by_producers, no staging_over_buffers",
+        sentence="split arithmetic has no clusters, and consumers store its y: no stored_by_producers; and no "
+        "staging_over_buffers, but over an NCHW x that lands to be transposed",
         holds=lambda problem, target, config: (
             config.arithmetic == "direct"
-            or (config.cluster_k == 1 and not config.stored_by_producers and not config.staging_over_buffers)
+            or (
+                config.cluster_k == 1
+                and not config.stored_by_producers
+                and (config.input_staging == "transposed" or not config.staging_over_buffers)
+            )
         ),
     ),
 )
@@ -73,7 +85,20 @@ SPLIT_RULES = (
 
 def _stores_fit(geometry: WgmmaGeometry) -> bool:
     groups, staged = geometry.config.store_groups, geometry.staged_groups
+    if geometry.bulk_stores:
+        return stores_in_bulk(geometry)
     if not staged:
         return groups == geometry.groups_n
     whole = staged * 8 % geometry.config.tile_n == 0
     return geometry.problem.y_layout == "nchw" and staged in SPLIT_STORE_GROUPS and whole
+
+
+def stores_in_bulk(geometry: WgmmaGeometry) -> bool:
+    """Whether a consumer's tile is runs of an NCHW y that begin and end at 16-byte boundaries."""
+    problem, config, rows = geometry.problem, geometry.config, geometry.own_rows
+    if problem.y_layout != "nchw" or config.mapping == "block" or config.tile_q < problem.q:
+        return False
+    plane = problem.p * problem.q
+    if rows >= problem.p:
+        return problem.k * plane % _UNIT == 0
+    return plane % _UNIT == rows * problem.q % _UNIT == 0

@@ -3,12 +3,18 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
+from im2wingen.families.base import Arithmetic
 from im2wingen.families.support import ceil_div, round_up
 from im2wingen.families.wgmma_axes import flattens
 from im2wingen.families.wgmma_config import WgmmaConfig
 from im2wingen.families.wgmma_geometry import WgmmaGeometry
-from im2wingen.families.wgmma_split_space import split_columns
+from im2wingen.families.wgmma_split_space import repeats_columns, split_columns
 from im2wingen.problem import ConvProblem
+
+_MOST_JOINED: dict[Arithmetic, int] = {
+    "direct": 8,
+    "split": 16,
+}  # rows; whole planes are stored in bulk
 
 
 def _parts(extent: int, *, most: int) -> list[int]:
@@ -37,8 +43,10 @@ def tiled(problem: ConvProblem, base: WgmmaConfig) -> Iterator[WgmmaConfig]:
         for tile_q in split_columns(columns, problem) if base.arithmetic == "split" else columns:
             if tile_q * tile_n > 256:
                 continue
-            for joined in range(1, min(problem.p, 8) + 1):
+            for joined in range(1, min(problem.p, _MOST_JOINED[base.arithmetic]) + 1):
                 config = replace(base, tile_n=tile_n, tile_q=tile_q, joined_rows=joined, tile_p=joined)
+                if joined > 1 and repeats_columns(problem, base):
+                    yield replace(config, mapping="repeated", tile_p=joined * shared)
                 if WgmmaGeometry(problem=problem, config=config).wgmma_n > 256:
                     break
                 for subtiles in range(1, ceil_div(problem.p, joined) + 1):

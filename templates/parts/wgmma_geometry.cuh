@@ -39,9 +39,10 @@ constexpr int STEP_BYTES = 32, STEP_K = STEP_BYTES / (kSplitOperands ? 2 : sizeo
 constexpr int STEPS = BLOCK_K / STEP_K;                                         // wgmmas along a chunk
 constexpr int LAST_STEPS = (CHANNELS - (CHUNKS - 1) * BLOCK_K + STEP_K - 1) / STEP_K;  // of the last chunk
 constexpr int ROW_BYTES = BLOCK_K * sizeof(Element);                            // of a pixel or filter
-constexpr int PATCH_H = Vertical::extent(TILE_P), PATCH_W = Horizontal::extent(TILE_Q);
+constexpr int PATCH_H = Vertical::extent(TILE_P), PATCH_W = kRepeated ? TILE_Q : Horizontal::extent(TILE_Q);
+constexpr int PATCH_COPIES = kRepeated ? Horizontal::count(0) : 1;  // one a tap of a row, each with the columns that it reads
 constexpr int PATCH_PITCH = PATCH_W * TILE_N * ROW_BYTES;  // bytes from one row of x to the next
-constexpr int PATCH_BYTES = PATCH_H * PATCH_PITCH;
+constexpr int PATCH_BYTES = PATCH_COPIES * PATCH_H * PATCH_PITCH;
 constexpr int PATCH_STAGE = (PATCH_BYTES + 1023) / 1024 * 1024;
 constexpr int FILTER_RINGS = kStaggered && !kFilterResident ? kConsumers : 1;  // of stages
 constexpr int FILTER_BYTES = (FILTER_RINGS > 1 ? 64 : BLOCK_N) * ROW_BYTES;

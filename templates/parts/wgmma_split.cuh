@@ -4,11 +4,11 @@ constexpr int SPLITTERS_BARRIER = 7;                                            
 constexpr int LOW = ROW_BYTES / 2;     // of a row: where the low halves begin
 constexpr int PATCH_PIXELS = PATCH_BYTES / ROW_BYTES, PATCH_GROUPS = (PATCH_PIXELS + 7) / 8;
 
-// Behind wgmma's shared memory, per patch stage.
+// Behind wgmma's shared memory.
 struct Splitting {
-  uint64_t* patch_split;  // barriers
-  uint32_t* largest;      // (kPatchStages, SPLITTERS_WARPS): bits of the largest magnitude that each warp has seen
-  float* inverse_scale;
+  uint64_t* patch_split;  // barriers, per patch stage
+  float* inverse_scale;   // likewise
+  uint32_t* largest;      // (2, SPLITTERS_WARPS): bits of the largest magnitude that each warp has seen
   // kTransposed
   uint64_t *landed_full, *landed_empty;  // a barrier each
   float* landed;                         // LANDED_STAGE numbers
@@ -19,7 +19,7 @@ __device__ __forceinline__ Splitting splitting_memory(unsigned char* memory, con
   splitting.landed_full = splitting.patch_split + kPatchStages;
   splitting.landed_empty = splitting.landed_full + 1;
   splitting.largest = reinterpret_cast<uint32_t*>(splitting.landed_empty + 1);
-  splitting.inverse_scale = reinterpret_cast<float*>(splitting.largest + SPLITTERS_WARPS * kPatchStages);
+  splitting.inverse_scale = reinterpret_cast<float*>(splitting.largest + SPLITTERS_WARPS * 2);
   const int end = reinterpret_cast<unsigned char*>(splitting.inverse_scale + kPatchStages) - memory;
   splitting.landed = reinterpret_cast<float*>(memory + (end + 127) / 128 * 128);
   return splitting;

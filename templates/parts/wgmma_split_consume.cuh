@@ -19,7 +19,9 @@ __device__ __forceinline__ void consume(const Smem& smem, const Splitting& split
                                {k < K ? inverse_scales[k] : 0.0f, k + 8 < K ? inverse_scales[k + 8] : 0.0f},
                                {epilogue_bias(bias, k), epilogue_bias(bias, k + 8)}};
     bool saw_nan;
-    if constexpr (kStagedGroups > 0)
+    if constexpr (kBulkStores)
+      saw_nan = store_bulk(y, acc, staging_of_warp(splitting, index * 4 + warp), place, channels, place.k + warp * 16, lane);
+    else if constexpr (kStagedGroups > 0)
       saw_nan = store_staged(y, acc, staging_of_warp(splitting, index * 4 + warp), place, channels, place.k + warp * 16, lane);
     else if constexpr (kSectors)
       saw_nan = store_sectors(y, acc, place, channels, lane);
@@ -27,4 +29,5 @@ __device__ __forceinline__ void consume(const Smem& smem, const Splitting& split
       saw_nan = store(y, acc, place, channels, lane);
     if (saw_nan) repair_outputs(x, w, bias, y, place, k, lane);
   }
+  if constexpr (kBulkStores) ptx::cp_async_bulk_wait_group_read<0>();  // shared memory is there until all is read
 }

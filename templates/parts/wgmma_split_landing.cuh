@@ -1,11 +1,14 @@
 // ---- an NCHW x of split operands: boxes of it land by TMA as they are, [image][channel][pixel], and are transposed when they are split ----
 // What a box holds follows from where TMA's strides are multiples of 16 bytes:
-//   RECTANGLES  rows of the patch, widened to 16 bytes
+//   RECTANGLES  rows of the patch, widened to 16 bytes; of a stride, those of all planes side by side, for as many patches
+//               (LANDED_PATCHES), or for one if its channels land in parts
 //   STRIPS      the patch has whole rows, which are neighbours in x: one run of them a channel
 //   IMAGES      the patch has whole images, whose channels are neighbours: PIECES boxes, of PIECE_CHANNELS channels each
 // A box begins at a multiple of 16 bytes of x, else the H200 traps: as many numbers land before those of a tile.
+constexpr int LANDED_PATCHES = kTransposed && LANDED_PARTS == 1 ? Horizontal::USED : 1;
+__device__ constexpr int first_column(int q) { return q * STRIDE_W - PAD_LEFT; }  // of x, that a tile reads
 __device__ constexpr int landed_before(int p, int q) {
-  return kLanding == RECTANGLES ? (q + Horizontal::shift(0)) & 3 : kLanding == STRIPS ? (p + Vertical::shift(0)) * W & 3 : 0;
+  return kLanding == RECTANGLES ? first_column(q) & 3 : kLanding == STRIPS ? (p + Vertical::shift(0)) * W & 3 : 0;
 }
 __device__ constexpr int most_before() {
   int most = 0;
@@ -16,17 +19,22 @@ __device__ constexpr int most_before() {
   return most;
 }
 constexpr int LANDED_BEFORE = most_before();
-constexpr int LANDED_PITCH = kLanding == RECTANGLES ? (LANDED_BEFORE + PATCH_W + 3) / 4 * 4 : PATCH_W;  // numbers from row to row
+constexpr int LANDED_W = Horizontal::extent(TILE_Q);  // of a plane
+constexpr int LANDED_COLUMNS = (LANDED_W - 1) * STRIDE_W + (Horizontal::USED - 1) * DILATION_W + 1;
+constexpr int LANDED_PITCH = kLanding == RECTANGLES ? (LANDED_BEFORE + LANDED_COLUMNS + 3) / 4 * 4 : LANDED_W;  // numbers from row to row
 constexpr int LANDED_CHANNEL = kLanding == RECTANGLES ? PATCH_H * LANDED_PITCH
-                               : kLanding == STRIPS   ? (LANDED_BEFORE + PATCH_H * PATCH_W + 3) / 4 * 4
+                               : kLanding == STRIPS   ? (LANDED_BEFORE + PATCH_H * LANDED_W + 3) / 4 * 4
                                                       : H * W;
-constexpr int PIECES = kLanding == IMAGES ? 8 : 1, PIECE_CHANNELS = BLOCK_K / PIECES;
+constexpr int LANDED_CHANNELS = BLOCK_K / LANDED_PARTS;
+constexpr int PIECES = kLanding == IMAGES ? 8 : 1, PIECE_CHANNELS = LANDED_CHANNELS / PIECES;
 constexpr int LANDED_IMAGE = PIECE_CHANNELS * LANDED_CHANNEL, PIECE_NUMBERS = TILE_N * LANDED_IMAGE;
 constexpr int PIECE_STEP = (PIECE_NUMBERS + 31) / 32 * 32;  // TMA writes to multiples of 128 bytes
 constexpr int LANDED_STAGE = PIECES * PIECE_STEP;
-constexpr int LANDED_PIXELS = PATCH_H * PATCH_W;  // of an image
-static_assert(!kTransposed || STRIDE_W == 1, "pixels that land are neighbours");
-static_assert(!kTransposed || kLanding == RECTANGLES || (PATCH_W == W && PAD_LEFT == 0 && STRIDE_H == 1), "whole rows land");
+constexpr int LANDED_PIXELS = PATCH_H * LANDED_W;  // of an image
+static_assert(!kTransposed || LANDED_PITCH <= 256, "a box of TMA");
+static_assert(LANDED_PARTS == 1 || kLanding != IMAGES, "images land whole");
+static_assert(!kRepeated || (kTransposed && kMapping == ROWS), "who transposes may repeat columns");
+static_assert(!kTransposed || kLanding == RECTANGLES || (LANDED_W == W && PAD_LEFT == 0 && STRIDE_H == 1 && STRIDE_W == 1), "whole rows land");
 static_assert(!kTransposed || kLanding != IMAGES || (PATCH_H <= H && TILES_P == 1 && PAD_TOP == 0), "whole images land");
 static_assert(!kTransposed || 8 % TILE_N == 0 || TILE_N % 8 == 0, "images are taken in turns of 8");
 
@@ -39,23 +47,23 @@ __device__ __forceinline__ void load_landing(const Smem& smem, const Splitting& 
 #pragma unroll 1
     for (int chunk = 0; chunk < CHUNKS; ++chunk)
 #pragma unroll 1
-      for (int i = 0; i < PLANES; ++i) {
-        const Plane plane = plane_at(i);
-        const int row = origin.p + plane.shift_h;
+      for (int part = 0; part < PLANES * LANDED_PARTS; part += LANDED_PATCHES) {
+        const int i = part / LANDED_PARTS, channel = chunk * BLOCK_K + part % LANDED_PARTS * LANDED_CHANNELS;
+        const int row = origin.p + plane_at(i).shift_h;
         uint64_t* const full = splitting.landed_full;
         float* const landed = splitting.landed;
         wait(splitting.landed_empty, ring.parity ^ 1);
         ptx::mbarrier_arrive_expect_tx(full, PIECES * PIECE_NUMBERS * int(sizeof(float)));
         if constexpr (kLanding == RECTANGLES) {
-          ptx::cp_async_bulk_tensor_4d_load(landed, &input.plane[i], full, origin.q + plane.shift_w - before, row,
-                                            chunk * BLOCK_K, origin.n);
+          ptx::cp_async_bulk_tensor_4d_load(landed, &input.plane[i], full, first_column(origin.q) - before, row,
+                                            channel, origin.n);
         } else if constexpr (kLanding == STRIPS) {
-          ptx::cp_async_bulk_tensor_3d_load(landed, &input.plane[i], full, row * W - before, chunk * BLOCK_K, origin.n);
+          ptx::cp_async_bulk_tensor_3d_load(landed, &input.plane[i], full, row * W - before, channel, origin.n);
         } else {
 #pragma unroll 1
           for (int piece = 0; piece < PIECES; ++piece)
             ptx::cp_async_bulk_tensor_3d_load(landed + piece * PIECE_STEP, &input.plane[i], full,
-                                              (chunk * BLOCK_K + piece * PIECE_CHANNELS) * (H * W), origin.n, 0);
+                                              (channel + piece * PIECE_CHANNELS) * (H * W), origin.n, 0);
         }
         ring.advance();
       }
@@ -79,19 +87,65 @@ __device__ __forceinline__ uint32_t largest_landed(const float* landed, int thre
   return largest_of_warp(__float_as_uint(largest));
 }
 
-// A thread takes all channels of a pixel, its neighbours the pixels beside it in x, which lie in other banks. The images
-// change from pixel to pixel, so that eight lanes in a row write to rows of the patch that are swizzled differently.
-__device__ __forceinline__ void split_landed(unsigned char* patch, const float* landed, float scale, int thread) {
-  constexpr int IMAGES_8 = TILE_N < 8 ? TILE_N : 8;
-  constexpr int kBatch = kProducers == 2 ? 1 : 2;  // units whose reads are under way together; two warpgroups have few registers
+// Where pixel `at` of what landed of image `n` lies in a copy of the patch's columns, or -1.
+__device__ __forceinline__ int patch_pixel(int at, int n, int copy) {
+  if constexpr (!kRepeated) return at * TILE_N + n;
+  const int row = at / LANDED_W, column = at % LANDED_W - copy * Horizontal::SHIFT_STEP;
+  return column < 0 || column >= PATCH_W ? -1 : ((copy * PATCH_H + row) * PATCH_W + column) * TILE_N + n;
+}
+
+__device__ __forceinline__ uint32_t shrunk(uint32_t halves, float by) {
+  __half2 pair;
+  memcpy(&pair, &halves, sizeof pair);
+  const float2 v = __half22float2(pair);
+  return bits_of(__floats2half2_rn(v.x * by, v.y * by));
+}
+// Of a pixel's row, the units of parts before `part`.
+__device__ __forceinline__ void shrink_row(unsigned char* row, int pixel, int part, float by) {
+  constexpr int UNITS = LANDED_CHANNELS / HALVES_UNIT;
 #pragma unroll 1
-  for (int i = thread; i < LANDED_PIXELS * TILE_N; i += SPLITTERS) {
-    const int turn = i / LANDED_PIXELS, at = i % LANDED_PIXELS;
-    const int n = (at / (8 / IMAGES_8) + turn) % IMAGES_8 + turn / IMAGES_8 * 8, pixel = at * TILE_N + n;
-    const float* from = landed + n * LANDED_IMAGE + at + at / PATCH_W * (LANDED_PITCH - PATCH_W);
-    unsigned char* const row = patch + pixel * ROW_BYTES;
+  for (int i = 0; i < 2 * part * UNITS; ++i) {
+    uint4& halves = *reinterpret_cast<uint4*>(row + (i / 2 + i % 2 * 4 ^ pixel % 8) * 16);
+    halves = {shrunk(halves.x, by), shrunk(halves.y, by), shrunk(halves.z, by), shrunk(halves.w, by)};
+  }
+}
+
+// Of a pixel's channels, how many threads take a part each: the fewest of 1, 2 and 4 that leave the fewest of them idle.
+__device__ constexpr int splitting_rounds(int shares) {  // quarters of a pixel, one after the other
+  return (LANDED_PIXELS * TILE_N * shares + SPLITTERS - 1) / SPLITTERS * (4 / shares);
+}
+__device__ constexpr int best_shares() {
+  int best = 1;
+  for (int shares = 2; shares <= LANDED_CHANNELS / HALVES_UNIT; shares *= 2)
+    if (splitting_rounds(shares) < splitting_rounds(best)) best = shares;
+  return best;
+}
+constexpr int SHARES = best_shares();
+
+// A thread takes a share of the channels of a pixel, its neighbours the pixels beside it in x's plane, which lie in other
+// banks (of stride 2, half of them). The images change from pixel to pixel, so that eight lanes in a row write to rows of
+// the patch that are swizzled differently.
+// Parts of the channels before `part` have been split with another scale: with this one divided by `shrink`.
+__device__ __forceinline__ void split_landed(unsigned char* patch, const float* landed, int part, float scale, float shrink,
+                                             int thread) {
+  constexpr int IMAGES_8 = TILE_N < 8 ? TILE_N : 8, UNITS = LANDED_CHANNELS / HALVES_UNIT / SHARES;
+  constexpr int SHARE_CHANNELS = UNITS * HALVES_UNIT;
+  constexpr int SHARE_STEP = SHARE_CHANNELS / PIECE_CHANNELS * PIECE_STEP + SHARE_CHANNELS % PIECE_CHANNELS * LANDED_CHANNEL;
+  constexpr int kBatch = kProducers == 2 || UNITS == 1 ? 1 : 2;  // units whose reads are under way together; two warpgroups have few registers
+#pragma unroll 1
+  for (int i = thread; i < LANDED_PIXELS * TILE_N * SHARES; i += SPLITTERS) {
+    const int share = SHARES == 1 ? 0 : i / (LANDED_PIXELS * TILE_N), turn = i / LANDED_PIXELS % TILE_N, at = i % LANDED_PIXELS;
+    const int n = (at / (8 / IMAGES_8) + turn) % IMAGES_8 + turn / IMAGES_8 * 8;
+    const float* from = landed + share * SHARE_STEP + n * LANDED_IMAGE + at * STRIDE_W +
+                        at / LANDED_W * (LANDED_PITCH - LANDED_W * STRIDE_W);
+    if (LANDED_PARTS > 1 && shrink < 1.0f)
+#pragma unroll 1
+      for (int copy = 0; copy < PATCH_COPIES; ++copy) {
+        const int pixel = patch_pixel(at, n, copy);
+        if (pixel >= 0) shrink_row(patch + pixel * ROW_BYTES, pixel, part, shrink);
+      }
 #pragma unroll
-    for (int first = 0; first < 4; first += kBatch) {
+    for (int first = 0; first < UNITS; first += kBatch) {
       float v[kBatch][HALVES_UNIT];
 #pragma unroll
       for (int j = 0; j < kBatch * HALVES_UNIT; ++j) {
@@ -102,8 +156,15 @@ __device__ __forceinline__ void split_landed(unsigned char* patch, const float* 
 #pragma unroll
       for (int j = 0; j < kBatch; ++j) {
         const Halves halves = split(v[j], scale);
-        *reinterpret_cast<uint4*>(row + (first + j ^ pixel % 8) * 16) = halves.high;
-        *reinterpret_cast<uint4*>(row + (4 + first + j ^ pixel % 8) * 16) = halves.low;
+#pragma unroll
+        for (int copy = 0; copy < PATCH_COPIES; ++copy) {
+          const int pixel = patch_pixel(at, n, copy);
+          if (pixel < 0) continue;
+          unsigned char* const row = patch + pixel * ROW_BYTES;
+          const int unit = (part * SHARES + share) * UNITS + first + j;
+          *reinterpret_cast<uint4*>(row + (unit ^ pixel % 8) * 16) = halves.high;
+          *reinterpret_cast<uint4*>(row + (4 + unit ^ pixel % 8) * 16) = halves.low;
+        }
       }
     }
   }

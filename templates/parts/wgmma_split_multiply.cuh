@@ -38,6 +38,9 @@ __device__ __forceinline__ void multiply_plane(Accumulators& partial, const Oper
   }
 }
 
+// From the pixels that a tap reads to those of the next one in its row.
+constexpr int TAP_STEP = kRepeated ? PATCH_H * PATCH_PITCH : Horizontal::SHIFT_STEP * TILE_N * ROW_BYTES;
+
 // Where a consumer is in a patch and in a resident filter.
 struct Walk {
   uint32_t filters, patch;  // addresses: of the filters' buffers, of the patch that is read
@@ -68,7 +71,7 @@ __device__ __forceinline__ void multiply_taps(Accumulators& acc, Accumulators& p
       consumer.filter.advance();
     }
     operands.filter[tap] = __shfl_sync(0xffffffffu, walk.filters + walk.buffer * FILTER_BYTES, 0);
-    operands.patch[tap] = __shfl_sync(0xffffffffu, walk.patch + walk.tap_h * (Vertical::SHIFT_STEP * PATCH_PITCH) + walk.tap_w * (Horizontal::SHIFT_STEP * TILE_N * ROW_BYTES), 0);
+    operands.patch[tap] = __shfl_sync(0xffffffffu, walk.patch + walk.tap_h * (Vertical::SHIFT_STEP * PATCH_PITCH) + walk.tap_w * TAP_STEP, 0);
     if (kFilterResident) ++walk.buffer;
     walk.advance();
     ptx::wgmma_fence();

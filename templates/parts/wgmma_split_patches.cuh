@@ -21,10 +21,17 @@ __device__ __forceinline__ uint32_t largest_of_all(const unsigned char* patch, c
   return all;
 }
 
+// The largest magnitude that the scale of a patch's first part is for: parts to come may hold larger ones.
+__device__ __forceinline__ uint32_t with_room(uint32_t largest) {
+  constexpr uint32_t ROOM = LANDED_PARTS > 1 ? 2u << 23 : 0;
+  return min(largest + ROOM, 0x7f7fffffu);
+}
+
 __device__ __forceinline__ void split_patches(const Smem& smem, const Splitting& splitting, int thread) {
   const int lane = thread % 32;
   Ring<kPatchStages> ring;
   Ring<1> landing;
+  uint32_t largest = 0;
 #pragma unroll 1
   for (int tile = blockIdx.x; tile < TILE_COUNT; tile += gridDim.x) {
     int before = 0;
@@ -33,34 +40,45 @@ __device__ __forceinline__ void split_patches(const Smem& smem, const Splitting&
       before = landed_before(origin.p, origin.q);
     }
 #pragma unroll 1
-    for (int i = 0; i < CHUNKS * PLANES; ++i) {
+    for (int i = 0; i < CHUNKS * PLANES * LANDED_PARTS; ++i) {
       unsigned char* const patch = smem.patches + ring.stage * PATCH_STAGE;
       const float* const landed = splitting.landed;
-      uint32_t* const seen = splitting.largest + SPLITTERS_WARPS * ring.stage;
+      const int part = i % LANDED_PARTS, plane_w = i / LANDED_PARTS % Horizontal::USED, of_landing = plane_w % LANDED_PATCHES;
+      float shrink = 1.0f;
+      if (of_landing == 0) {
+        if constexpr (kTransposed)
+          wait(splitting.landed_full, landing.parity);
+        else
+          wait(smem.patch_full + ring.stage, ring.parity);
+        uint32_t* const seen = splitting.largest + SPLITTERS_WARPS * landing.parity;  // the next but one are seen after a barrier
+        uint32_t all = largest_of_all<false>(patch, landed, seen, thread);
+        if (all >= 0x7f800000) {
+          ptx::barrier_sync(SPLITTERS_BARRIER, SPLITTERS);  // all have read what all have seen
+          all = largest_of_all<true>(patch, landed, seen, thread);
+        }
+        if (part == 0) {
+          largest = with_room(all);
+        } else if (exponent_of(all) > exponent_of(largest)) {
+          shrink = scale_of(all) * inverse_scale_of(largest);
+          largest = all;
+        }
+      }
       if constexpr (kTransposed) {
-        wait(splitting.landed_full, landing.parity);
-        wait(smem.patch_empty + ring.stage, ring.parity ^ 1);
+        if (part == 0) wait(smem.patch_empty + ring.stage, ring.parity ^ 1);
+        split_landed(patch, landed + before + plane_w * DILATION_W, part, scale_of(largest), shrink, thread);
       } else {
-        wait(smem.patch_full + ring.stage, ring.parity);
-      }
-      uint32_t largest = largest_of_all<false>(patch, landed, seen, thread);
-      if (largest >= 0x7f800000) {
-        ptx::barrier_sync(SPLITTERS_BARRIER, SPLITTERS);  // all have read what all have seen
-        largest = largest_of_all<true>(patch, landed, seen, thread);
-      }
-      if constexpr (kTransposed)
-        split_landed(patch, landed + before, scale_of(largest), thread);
-      else
         split_rows(patch, scale_of(largest), thread / 32, part_of(lane));
-      if (thread == 0) splitting.inverse_scale[ring.stage] = inverse_scale_of(largest);
+      }
+      const bool landing_split = of_landing + 1 == LANDED_PATCHES, patch_split = part + 1 == LANDED_PARTS;
+      if (thread == 0 && patch_split) splitting.inverse_scale[ring.stage] = inverse_scale_of(largest);
       ptx::fence_proxy_async_shared_cta();  // wgmma reads what the thread wrote
       __syncwarp();
       if (lane == 0) {
-        if constexpr (kTransposed) ptx::mbarrier_arrive(splitting.landed_empty);
-        ptx::mbarrier_arrive(splitting.patch_split + ring.stage);
+        if (kTransposed && landing_split) ptx::mbarrier_arrive(splitting.landed_empty);
+        if (patch_split) ptx::mbarrier_arrive(splitting.patch_split + ring.stage);
       }
-      ring.advance();
-      landing.advance();
+      if (landing_split) landing.advance();
+      if (patch_split) ring.advance();
     }
   }
 }

@@ -4,7 +4,7 @@
 //
 //   sectors of y  |  - - 0 1  |  2 3 4 5  |  ...
 //   groups        | 0 1 2 3 |  4 5 6 7 |  ...        so a lane stores, of two groups (of three where FIRST % 4 > 0), one's pair
-constexpr bool kSectors = !kOutputChannelsLast && kStagedGroups == 0 && TILE_N == 1 && TILE_Q % 2 == 0 && Q % 2 == 0 &&
+constexpr bool kSectors = !kOutputChannelsLast && kStagedGroups == 0 && !kBulkStores && TILE_N == 1 && TILE_Q % 2 == 0 && Q % 2 == 0 &&
                           (kMapping == BLOCK ? OWN_SUBTILES > 1 : JOINED_ROWS == 1 || PATCH_W % 2 == 0);
 constexpr int OWN_ROWS = kMapping == BLOCK ? TILE_P : OWN_SUBTILES * JOINED_ROWS;  // of a consumer
 constexpr int ROW_PAIRS = kMapping == BLOCK ? OWN_SUBTILES * 4 : TILE_Q / 2;

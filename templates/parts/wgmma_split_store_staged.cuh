@@ -2,11 +2,12 @@
 // Its lanes then store pixels that are neighbours in y: of an image, as many as are neighbours in x's tile.
 constexpr int STAGED_PIXELS = kStagedGroups * 8;
 constexpr int STAGED_PITCH = STAGED_PIXELS + 8;  // spreads what lanes write over the banks
-constexpr int WARP_STAGING = 16 * STAGED_PITCH;                                  // numbers
+constexpr int WARP_STAGING = kBulkStores ? TILE_N * BULK_IMAGE : 16 * STAGED_PITCH;  // numbers
 static_assert(kStagedGroups == 0 || (!kOutputChannelsLast && kStagedGroups % 4 == 0 && STAGED_PIXELS % TILE_N == 0), "whole pixels of an NCHW y are staged");
 
+constexpr int STAGING_BEGIN = kTransposed && !kStagingOverLanding ? LANDED_STAGE : 0;  // from what lands
 __device__ __forceinline__ float* staging_of_warp(const Splitting& splitting, int warp) {
-  return splitting.landed + (kTransposed ? LANDED_STAGE : 0) + warp * WARP_STAGING;
+  return splitting.landed + STAGING_BEGIN + warp * WARP_STAGING;
 }
 
 // Groups from `first` on of a subtile to y; `k` is the first of the warp's channels. Whether an output is NaN.

@@ -399,11 +399,12 @@ constexpr int64_t GRID = kClusterK > 1 || TILE_COUNT < {TARGET.sm_count} ? TILE_
 """,
     "wgmma_split": f"""
 constexpr int kPairs = kPatchStages + FILTER_RINGS * kFilterStages + 1;  // of barriers
-constexpr int kSplitting = kPatchStages * int(sizeof(uint64_t) + (SPLITTERS_WARPS + 1) * sizeof(float));
+constexpr int kSplitting = kPatchStages * int(sizeof(uint64_t) + sizeof(float)) + 8 * SPLITTERS_WARPS;
 constexpr int kFlags = int(sizeof(int)) * 2 * kConsumers;
 constexpr int kEnd = (BARRIERS_AT + int(sizeof(uint64_t)) * 2 * kPairs + kFlags + kSplitting + 127) / 128 * 128;
-constexpr int kStaged = kStagedGroups ? kConsumers * 4 * WARP_STAGING : 0;
-constexpr int kNumbers = kStaged + (kTransposed ? LANDED_STAGE : 0);
+constexpr int kStaged = kStagedGroups || kBulkStores ? kConsumers * 4 * WARP_STAGING : 0;
+constexpr int kLanded = kTransposed ? LANDED_STAGE : 0;
+constexpr int kNumbers = STAGING_BEGIN > 0 || kStaged == 0 ? kStaged + kLanded : kStaged > kLanded ? kStaged : kLanded;
 constexpr int SMEM_BYTES = kEnd + kNumbers * int(sizeof(float));
 constexpr int64_t GRID = TILE_COUNT < {TARGET.sm_count} ? TILE_COUNT : {TARGET.sm_count};
 """,

@@ -33,6 +33,9 @@ def parse(shape: str, *, epilogue: str = "none", layout: str = "nhwc") -> ConvPr
     return ConvProblem.parse(shape, precision="fp32", epilogue=epilogue, layout=layout)
 
 
+LANDED: dict[str, Any] = {"input_staging": "transposed"}
+
+
 # ---- plans ----
 
 
@@ -67,6 +70,13 @@ def test_an_nchw_x_is_turned_beside_the_filter() -> None:
     assert plan.workspace["channels_last"] == 9 * 11 * 8 * 4  # C = 6 in whole units of 4
 
 
+def test_x_is_loaded_while_the_filter_is_split_if_no_kernel_of_the_plan_writes_it() -> None:
+    for layout, changes, early in (("nhwc", {}, True), ("nchw", LANDED, True), ("nchw", {}, False)):
+        problem = parse("n1c8h9w12k40r3s3", layout=layout)
+        multiply = WGMMA.plan(problem, TARGET, config_of(problem, programmatic_launch=True, **changes)).launches[-1]
+        assert (multiply.beside, multiply.programmatic) == (early, not early)
+
+
 def test_the_products_are_three() -> None:
     problem = parse("n1c40h9w11k64r3s3")
     config = config_of(problem, tile=(1, 7, 8))
@@ -85,9 +95,10 @@ RULE_CASES: list[tuple[str, dict[str, Any], dict[str, Any], str | None]] = [
     ("split arithmetic takes", {}, {"block_k": 16}, "rows of 32 channels"),
     ("split arithmetic takes", TWO | {"filter_resident": True}, {"split": "tiles"}, "consumers of one tile"),
     ("store_groups of split", {"tile": (1, 2, 16)}, {"store_groups": 1}, None),
+    ("repeated mapping is", {}, {"mapping": "repeated"}, "who transposes may repeat columns"),
     ("staggered is", TWO | {"staggered": True}, {"num_consumer_warpgroups": 1}, "two consumers are apart"),
     ("split arithmetic has no clusters", {}, {"cluster_k": 2}, None),
-    ("split arithmetic has no clusters", {}, {"staging_over_buffers": True}, None),
+    ("split arithmetic has no clusters", {}, {"staging_over_buffers": True}, "x lands where"),
     # 104 accumulators in two subtiles, and as many partial sums
     ("the accumulators fit", {"tile": (1, 2, 96)}, {"tile_q": 128, "store_groups": 16}, None),
 ]
@@ -111,8 +122,8 @@ def test_a_partial_sum_is_of_one_patch() -> None:
     ]
     x_layout = replace(problem, x_layout="nchw")
     assert WGMMA.broken_rules(x_layout, TARGET, replace(config, input_staging="transposed")) == [
-        "split arithmetic transposes an x of stride_w 1 where W, H*W or, for tiles of whole images, C is a "
-        "multiple of 4 (16 bytes, the step of TMA's strides), and tile_n is 1, 2, 4 or a multiple of 8"
+        "split arithmetic transposes an x where W is a multiple of 4 (16 bytes, the step of TMA's strides) "
+        "or, of stride_w 1, H*W or, for tiles of whole images, C; and tile_n is 1, 2, 4 or a multiple of 8"
     ]
 
 
@@ -131,7 +142,6 @@ class Case:
 
 FILTERS: dict[str, Any] = TWO | {"split": "filters"}
 BLOCK: dict[str, Any] = {"mapping": "block"}
-LANDED: dict[str, Any] = {"input_staging": "transposed"}
 
 CASES = {
     # one of everything but channels: all tail; C = 4 is a quarter of a step, K = 1
@@ -184,6 +194,12 @@ CASES = {
     "rectangles of a stride": Case(
         "n9c36h10w12k7r3s3st2x1", LANDED | {"tile": (8, 2, 5), "patch_stages": 3}, layout="nchw"
     ),
+    # two columns' planes land together, for two patches each; the image begins after three of padding
+    "rectangles of planes": Case(
+        "n2c40h11w20k70r5s7st2pad3",
+        LANDED | BLOCK | TWO | {"tile": (1, 2, 16), "num_producer_warpgroups": 2, "promotion_taps": 3},
+        "bias", layout="nchw", seeds=(0, 1, 2),
+    ),
     # 4 rows of 14 are 56 numbers; 5 of the last box lie below the image
     "strips": Case(
         "n3c36h10w14k72r3s3", LANDED | {"tile": (2, 3, 12), "store_groups": 3}, "bias_relu",
@@ -194,6 +210,25 @@ CASES = {
         "n2c8h7w36k70r3s3", LANDED | TWO | {"tile": (1, 4, 18), "joined_rows": 2}, "bias", layout="nchw", seeds=(0, 2)
     ),
     "whole sectors of blocks": Case("n2c8h6w31k70r2s2", BLOCK | {"tile": (1, 3, 24)}, layout="nhwc-nchw"),
+    # planes of 16 numbers are copied, of 8 channels, of 5, of one image; one row of the tile is beyond y
+    "bulk, planes": Case(
+        "n3c8h6w6k13r3s3", LANDED | TWO | {"tile": (2, 10, 4), "joined_rows": 5, "store_groups": 1}, "bias_relu",
+        layout="nchw", seeds=(0, 2),
+    ),
+    # rows of 12 are copied, two of a channel at a time, one at the end; they are staged where x landed
+    "bulk, rows": Case(
+        "n3c36h8w14k69r2s3",
+        LANDED | TWO | {"tile": (2, 4, 12), "joined_rows": 2, "store_groups": 1, "staging_over_buffers": True},
+        "bias", layout="nchw", seeds=(0, 1, 2),
+    ),
+    "repeated": Case(
+        "n2c36h8w12k40r3s3", LANDED | TWO | {"mapping": "repeated", "tile": (1, 4, 5), "joined_rows": 2}, "bias",
+        layout="nchw", seeds=(0, 1, 2),
+    ),
+    # planes of 3 taps a row and of 2; groups of 8 that hold the ends of 15 pixels
+    "repeated, of a stride": Case(
+        "n3c8h14w24k16r5s5st2pad2", LANDED | {"mapping": "repeated", "tile": (2, 3, 5), "joined_rows": 3}, layout="nchw"
+    ),
     # 49 pixels are no whole units: four channels are
     "images": Case(
         "n5c36h7w7k140r3s3",
@@ -302,6 +337,19 @@ def test_as_exact_as_a_chain_of_fp32(name: str) -> None:
     assert norm_error(y, wanted) <= (1.1 * strict if name == "x of the largest" else strict)
 
 
+def test_a_part_of_the_channels_may_be_larger_than_those_before() -> None:
+    problem = parse("n4c40h12w20k8r2s2dil8", layout="nchw")
+    config = config_of(problem, **LANDED, tile=(4, 4, 4))
+    landing = WgmmaGeometry(problem=problem, config=config).landing
+    assert landing is not None
+    assert landing.parts == 4
+    larger = {(0, 9, 3, 4): 2.0**11, (1, 31, 3, 4): -(2.0**9)}  # of parts of 8 channels the second, the fourth
+    found, wanted = run_changed(problem, config, {"x": larger})
+    np.testing.assert_array_equal(found, wanted)
+    found, wanted = run_changed(problem, config, {"x": {(2, 39, 0, 0): np.float32(1e30)}})
+    np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=np.abs(wanted).max() * 1e-10)
+
+
 def test_zeros_make_zeros() -> None:
     problem = parse("n1c8h5w6k16r3s3")
     y = np.full(problem.y_shape, np.nan, np.float32)
@@ -319,8 +367,9 @@ def test_zeros_make_zeros() -> None:
         ("n2c40h5w6k72r3s3pad1", FILTERS | {"tile": (2, 2, 4), "promotion_taps": 3}, "nhwc"),
         ("n2c8h7w12k20r3s3st1x2pad1", BLOCK | {"tile": (1, 3, 16)}, "nchw"),
         ("n2c8h8w9k8r3s3", {"tile": (1, 4, 5), "joined_rows": 2}, "nhwc"),
+        ("n2c8h8w12k20r3s3", LANDED | {"tile": (1, 2, 10), "joined_rows": 2, "store_groups": 1}, "nchw"),
     ],
-    ids=["filters", "block", "joined"],
+    ids=["filters", "block", "joined", "bulk"],
 )
 @pytest.mark.parametrize("epilogue", ["none", "bias_relu"])
 def test_inf_and_nan_go_where_they_go_in_fp32(
@@ -342,11 +391,22 @@ def test_inf_and_nan_go_where_they_go_in_fp32(
 # ---- the search space ----
 
 LAYERS = ("cv4", "cv5", "cv6", "cv8", "cv9", "cv10", "cv11", "cv12")
+SOME = ("cv4nchw", "cv6nhwc", "cv12nchw")
 
 
-@pytest.mark.parametrize("shape", [*LAYERS, "n1c4h1w1k1r1s1", "n257c16h5w5k136r3s3pad2dil2", "n1c64h200w200k64r22s22"])
-def test_every_pick_is_legal(shape: str) -> None:
-    problem = parse(shape)
+@pytest.mark.parametrize(
+    ("shape", "layout"),
+    [
+        *((layer, "nhwc") for layer in LAYERS),
+        ("cv4", "nchw"),
+        ("cv12", "nchw"),
+        ("n1c4h1w1k1r1s1", "nhwc"),
+        ("n257c16h5w5k136r3s3pad2dil2", "nhwc"),
+        ("n1c64h200w200k64r22s22", "nhwc"),
+    ],
+)
+def test_every_pick_is_legal(shape: str, layout: str) -> None:
+    problem = parse(shape, layout=layout)
     assert WGMMA.unsupported(problem, TARGET) is None
     assert all(WGMMA.broken_rules(problem, TARGET, config) == [] for config in shapes(problem, TARGET).values())
     configs = list(itertools.islice(WGMMA.random_configs(problem, TARGET, 1), 40))
@@ -368,11 +428,15 @@ def test_the_default_is_right() -> None:
 
 
 @pytest.mark.parametrize(
-    "layer",
-    [layer if layer in ("cv4", "cv6", "cv11") else pytest.param(layer, marks=pytest.mark.slow) for layer in LAYERS],
+    ("layer", "layout"),
+    [
+        pytest.param(layer, layout, marks=[] if layer + layout in SOME else pytest.mark.slow)
+        for layer in LAYERS
+        for layout in ("nhwc", "nchw")
+    ],
 )
-def test_the_default_compiles_to_tensor_core_code_without_spills(layer: str) -> None:
-    problem = parse(layer)
+def test_the_default_compiles_to_tensor_core_code_without_spills(layer: str, layout: str) -> None:
+    problem = parse(layer, layout=layout)
     config = WGMMA.default(problem, TARGET)
     assert isinstance(config, WgmmaConfig)
     packing, cubin = (compile_cubin(source, "sm_90a") for source in plan_sources(WGMMA.plan(problem, TARGET, config)))

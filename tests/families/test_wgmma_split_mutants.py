@@ -53,13 +53,32 @@ IMAGES: dict[str, Any] = {
     "layout": "nchw", "shape": "n3c36h7w7k70r3s3",
     "config": LANDED | {"tile": (2, 5, 5), "joined_rows": 5, "store_groups": 8},
 }  # fmt: skip
+# Two images' planes of 16 numbers; two rows' runs of 12, of three rows.
+PLANES: dict[str, Any] = {
+    "layout": "nchw", "shape": "n3c8h6w6k13r3s3",
+    "config": LANDED | {"tile": (2, 5, 4), "joined_rows": 5, "store_groups": 1},
+}  # fmt: skip
+RUNS: dict[str, Any] = {
+    "layout": "nchw", "shape": "n2c8h4w14k20r2s3",
+    "config": LANDED | {"tile": (1, 2, 12), "joined_rows": 2, "store_groups": 1},
+}  # fmt: skip
+# 73 KB, of which 18 land at a time.
+PARTS: dict[str, Any] = {
+    "layout": "nchw", "shape": "n4c20h12w20k8r2s2dil8", "config": LANDED | {"tile": (4, 4, 4), "patch_stages": 1}
+}  # fmt: skip
+# Two planes of columns that land together; two copies of a patch's columns.
+STRIDE: dict[str, Any] = {"layout": "nchw", "shape": "n2c8h7w16k16r3s4st2", "config": LANDED | {"promotion_taps": 2}}
+REPEATED: dict[str, Any] = {
+    "layout": "nchw", "shape": "n2c8h7w12k16r3s3",
+    "config": LANDED | {"mapping": "repeated", "tile": (1, 3, 5), "joined_rows": 3},
+}  # fmt: skip
 # Tiles of 18 of 34 columns: the second one begins in a unit of 16 bytes, its second row in a group of 8 pixels.
 SECTORS: dict[str, Any] = {
     "layout": "nchw", "shape": "n2c8h7w36k70r3s3", "config": LANDED | {"tile": (1, 4, 18), "joined_rows": 2}
 }  # fmt: skip
 
 SPLIT_PATCH = "wait(splitting.patch_split + consumer.patch.stage, consumer.patch.parity);"
-PATCH_LANDED = "wait(smem.patch_full + ring.stage, ring.parity);\n      }"
+PATCH_LANDED = "wait(smem.patch_full + ring.stage, ring.parity);\n        uint32_t* const seen"
 FREE_PATCH = "      consumer.release(smem.patch_empty + consumer.patch.stage);\n"
 FREE_FILTERS = "for (int tap = 0; tap < TAPS; ++tap) consumer.release(read[tap]);"
 LOW_OF_FILTER = "multiply_plane(partial, operands, tap, LOW, 0, steps, tap > 0);"
@@ -69,7 +88,7 @@ HIGH = "multiply_plane(partial, operands, tap, 0, 0, steps, true);"
 
 MUTANTS = {
     # ---- splitters ----
-    "a patch is not awaited": one(PATCH_LANDED, "}"),
+    "a patch is not awaited": one(PATCH_LANDED, ";\n        uint32_t* const seen"),
     "a split patch is not awaited": one(SPLIT_PATCH, ""),
     "a landed patch is multiplied": one(SPLIT_PATCH, SPLIT_PATCH.replace("splitting.patch_split", "smem.patch_full")),
     "no proxy fence": one("ptx::fence_proxy_async_shared_cta();  // wgmma", "// wgmma"),
@@ -117,22 +136,49 @@ MUTANTS = {
     "the second consumer has the first one's filters": one("kSplit == FILTERS ? index * 64 : 0", "0", **APART),
     "the second consumer is never told": one("if (lag > 0) --lag;", "", **APART),
     # ---- what lands ----
-    "what lands is not awaited": one("wait(splitting.landed_full, landing.parity);", "", **RECTANGLES),
+    "what lands is not awaited": one("wait(splitting.landed_full, landing.parity);", ";", **RECTANGLES),
     "a box lands on one that is read": one(
         "wait(splitting.landed_empty, ring.parity ^ 1);", "", **RECTANGLES
     ),
     "what landed is never given back": one("ptx::mbarrier_arrive(splitting.landed_empty);", ";", **RECTANGLES),
-    "a box begins anywhere": one("plane.shift_w - before", "plane.shift_w", **SECTORS),
-    "what lands before a tile is split": one("landed + before, scale", "landed, scale", **SECTORS),
+    "a box begins anywhere": one("first_column(origin.q) - before", "first_column(origin.q)", **SECTORS),
+    "what lands before a tile is split": one("landed + before +", "landed +", **SECTORS),
     "a patch is split into one that is read": one(
-        "wait(smem.patch_empty + ring.stage, ring.parity ^ 1);\n      } else", "} else", **RECTANGLES
+        "if (part == 0) wait(smem.patch_empty", "if (false) wait(smem.patch_empty", **RECTANGLES
     ),
-    "rows are as wide as the patch": one("at / PATCH_W * (LANDED_PITCH - PATCH_W)", "0", **RECTANGLES),
+    "rows are as wide as the patch": one("at / LANDED_W * (LANDED_PITCH - LANDED_W * STRIDE_W)", "0", **RECTANGLES),
     "an image is split twice": one("/ IMAGES_8) + turn)", "/ IMAGES_8))", **STRIPS),
-    "strips begin at the first row": one("full, row * W - before, chunk", "full, 0, chunk", **STRIPS),
+    "strips begin at the first row": one("full, row * W - before, channel", "full, 0, channel", **STRIPS),
     "pieces follow each other closely": one(
         "c / PIECE_CHANNELS * PIECE_STEP", "c / PIECE_CHANNELS * PIECE_NUMBERS", **IMAGES
     ),
+    "all shares are of the first channels": one("landed + share * SHARE_STEP", "landed", **IMAGES),
+    "two planes are the first one": one("plane_w * DILATION_W", "0", **STRIDE),
+    "a landing is given back after its first patch": one("kTransposed && landing_split", "kTransposed", **STRIDE),
+    "a landing is of one patch": one("part += LANDED_PATCHES", "++part", **STRIDE),
+    # ---- channels in parts ----
+    "parts are all the first one": one("part % LANDED_PARTS * LANDED_CHANNELS", "0", **PARTS),
+    "each part is split over the first": one("(part * SHARES + share)", "share", **PARTS),
+    "a patch is multiplied before its last part is split": one(
+        "part + 1 == LANDED_PARTS", "part + 2 == LANDED_PARTS", **PARTS
+    ),
+    # ---- repeated columns ----
+    "copies are all the first one": one("% LANDED_W - copy * Horizontal::SHIFT_STEP", "% LANDED_W", **REPEATED),
+    "columns beyond a copy are in it": one("column < 0 || column >= PATCH_W", "column < 0", **REPEATED),
+    "a tap reads a column further": one("TAP_STEP = kRepeated ?", "TAP_STEP = false ?", **REPEATED),
+    # ---- outputs in bulk ----
+    "runs are written while they are copied": one(
+        "ptx::cp_async_bulk_wait_group_read<0>();\n    __syncwarp();", "__syncwarp();", **PLANES
+    ),
+    "runs are copied before they are written": one("__syncwarp();  // all 8 channels are staged", "", **PLANES),
+    "runs are copied that the copies do not see": one(
+        "ptx::fence_proxy_async_shared_cta();\n    __syncwarp();  // all 8", "__syncwarp();  // all 8", **PLANES
+    ),
+    "planes beyond K are copied": one("min(8, K - k) *", "8 *", **PLANES),
+    "images beyond N are copied": one("place.n + image >= N ||", "", **PLANES),
+    "rows beyond y are copied": one("min(OWN_P, P - place.p) * Q", "OWN_P * Q", **RUNS),
+    "rows are staged as they lie in the plane": one("+ pixel - place.p * Q] = value", "+ pixel] = value", **RUNS),
+    "y is staged where the next tile's x lands": one("kTransposed && !kStagingOverLanding ?", "false ?", **IMAGES),
     # ---- staged outputs ----
     "staging is read too early": one("__syncwarp();  // all is staged", "", **STRIPS),
     "staging is written too early": one("__syncwarp();  // all is read", "", **STRIPS),
@@ -158,6 +204,10 @@ MUTANTS = {
     "packed: low halves in the next row": one("row + ROW_BYTES / 2", "row + ROW_BYTES", **PACK),
 }  # fmt: skip
 
+PLACES: tuple[dict[str, Any], ...] = (
+    {}, FILTERS, SINGLE, WAITED, APART, RECTANGLES, STRIPS, IMAGES, SECTORS, PLANES, RUNS, STRIDE, REPEATED, PARTS
+)  # fmt: skip
+
 
 def check(mutant: Mutant) -> None:
     """What must fail for a mutant and pass without."""
@@ -176,7 +226,7 @@ def test_a_mutant_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(
     "mutant",
-    [one("", "", **where) for where in ({}, FILTERS, SINGLE, WAITED, APART, RECTANGLES, STRIPS, IMAGES, SECTORS)],
+    [one("", "", **where) for where in PLACES],
 )
 def test_the_unbroken_kernel_passes_where_mutants_fail(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
     mutate(monkeypatch, "wgmma_split", [NO_SPLIT_REPAIR])
@@ -190,7 +240,7 @@ REPAIR_MUTANTS = {
     "an infinite sum is not made NaN": one("fmaf(acc, 0.0f, acc * inverse_scale)", "acc * inverse_scale"),
     "half of the channels are not looked at": one("saw_nan |= stored.e", "if (half == 0) saw_nan |= stored.e"),
     "half of the channels are repaired": one("channel = k + i / 2 % 2 * 8;", "channel = k;"),
-    "an Inf makes the scale": one("if (largest >= 0x7f800000)", "if (false)"),
+    "an Inf makes the scale": one("if (all >= 0x7f800000)", "if (false)"),
     "an Inf is not left out when it was seen": one("largest_of_all<true>", "largest_of_all<false>"),
 }  # fmt: skip
 
