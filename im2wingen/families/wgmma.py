@@ -4,9 +4,9 @@ from im2wingen.families import wgmma_rules
 from im2wingen.families.base import AnyTarget, Family, Launch, Plan, TemplateValue, TensorMap
 from im2wingen.families.support import ceil_div, channels_last, filter_channels_last, pack_filter, problem_values
 from im2wingen.families.wgmma_axes import flattened, horizontal, vertical
-from im2wingen.families.wgmma_config import WgmmaConfig
+from im2wingen.families.wgmma_config import CHANNELS_M, WgmmaConfig
 from im2wingen.families.wgmma_cost import cta_cycles
-from im2wingen.families.wgmma_geometry import WgmmaGeometry
+from im2wingen.families.wgmma_geometry import PIECE_PIXELS, WgmmaGeometry
 from im2wingen.families.wgmma_rules import RULES
 from im2wingen.families.wgmma_space import default, has_shapes, suggest
 from im2wingen.families.wgmma_split import landing_maps, split_filter, split_filter_map
@@ -36,7 +36,8 @@ def plan(problem: ConvProblem, target: Target, config: WgmmaConfig) -> Plan:
         launches.append(launch)
         workspace["packed"], filter_name = size, "packed"
     elif problem.w_layout != "krsc" or geometry.channels != problem.c:
-        launch, size = filter_channels_last(problem, channels=geometry.channels) or pack_filter(
+        turned = filter_channels_last(problem, channels=geometry.channels, counters=geometry.counters)
+        launch, size = turned or pack_filter(
             problem, order="row", channels_contiguous=True, channels=geometry.channels
         )
         launches.append(launch)
@@ -44,6 +45,9 @@ def plan(problem: ConvProblem, target: Target, config: WgmmaConfig) -> Plan:
     if problem.x_layout != "nhwc" and config.input_staging == "tma":
         launch, size = channels_last(problem, channels=geometry.channels, beside=bool(launches))
         launches.append(launch)
+        workspace["channels_last"], input_name = size, "channels_last"
+    if config.input_staging == "ahead":
+        size = problem.n * problem.h * problem.w * geometry.channels * problem.element_bytes
         workspace["channels_last"], input_name = size, "channels_last"
     cluster = config.cluster_k
     one_tile = cluster > 1 or config.staging_over_buffers
@@ -81,7 +85,7 @@ def plan(problem: ConvProblem, target: Target, config: WgmmaConfig) -> Plan:
             grid=(grid, 1, 1),
             block=config.threads,
             smem_bytes=geometry.smem_bytes,
-            arguments=(*maps, "packed" if split else (_output_map(geometry, filter_name),), "bias", "y", "x", "w"),
+            arguments=(*maps, *_last_arguments(geometry, filter_name)),
             programmatic=config.programmatic_launch,
             cluster=cluster,
             pipe="mma",
@@ -94,6 +98,27 @@ def plan(problem: ConvProblem, target: Target, config: WgmmaConfig) -> Plan:
         )
     )  # fmt: skip
     return Plan(launches=tuple(launches), workspace=workspace, arithmetic=config.arithmetic)
+
+
+def _last_arguments(geometry: WgmmaGeometry, filter_name: str) -> tuple[str | tuple[TensorMap, ...], ...]:
+    """After the maps of x and w. What a config has no use for is some other map or array."""
+    if geometry.config.arithmetic == "split":
+        return ("packed", "bias", "y", "x", "w")
+    output = (_output_map(geometry, filter_name),)
+    if geometry.config.input_staging == "ahead":
+        return (output, (_source_map(geometry),), "bias", "y", "x", "w", "channels_last", "packed")
+    return (output, output, "bias", "y", "x", "w", "y", "y")
+
+
+def _source_map(geometry: WgmmaGeometry) -> TensorMap:
+    """The (H*W, C, N) of an NCHW x that is brought into NHWC; a box is a piece."""
+    problem = geometry.problem
+    plane = problem.h * problem.w * problem.element_bytes
+    return TensorMap(
+        array="x", element=problem.precision, dims=(problem.h * problem.w, problem.c, problem.n),
+        strides_bytes=(plane, problem.c * plane), box=(PIECE_PIXELS, CHANNELS_M, 1), swizzle_bytes=64,
+        l2_promotion_bytes=geometry.config.l2_promotion_bytes,
+    )  # fmt: skip
 
 
 def _split_values(geometry: WgmmaGeometry) -> dict[str, TemplateValue]:
@@ -113,6 +138,9 @@ def _direct_values(geometry: WgmmaGeometry) -> dict[str, TemplateValue]:
     return {
         "SUM": "int32_t" if geometry.problem.precision == "int8" else "float",
         "PRODUCT": _PRODUCTS[geometry.problem.precision],
+        "AHEAD": config.input_staging == "ahead",
+        "PIECE_STAGES": config.piece_stages,
+        "BULK_STORED": config.bulk_store,
         "PREFETCHED": config.prefetch,
         "STORE_GROUPS": config.store_groups,
         "STAGING_OVER_BUFFERS": config.staging_over_buffers,

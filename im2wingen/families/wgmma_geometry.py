@@ -10,6 +10,7 @@ from im2wingen.problem import ConvProblem
 
 STEP_BYTES = 32  # along K, of a wgmma
 _BARRIER_BYTES = 8
+PIECE_PIXELS = 32  # of x brought ahead, of 64 channels: one load
 _LANDING_UNIT = 128  # bytes that what lands begins at a multiple of
 SUM_GROUP_BYTES = 8 * CHANNELS_M * 4  # partial sums of 8 pixels
 
@@ -225,6 +226,8 @@ class WgmmaGeometry:
     def staging_bytes(self) -> int:
         """Of a consumer; padded against bank conflicts where y is NCHW."""
         problem, groups = self.problem, self.config.store_groups
+        if self.config.bulk_store:
+            return 2 * CHANNELS_M * self.bulk_pitch
         if self.runs:
             words = ceil_div(groups // self.groups_n * self.config.tile_q * problem.y_element_bytes, 4)
             return self.config.tile_n * 4 * (CHANNELS_M * (words // 2 * 2 + 1) + 4)
@@ -233,8 +236,43 @@ class WgmmaGeometry:
         return groups * 8 * CHANNELS_M * problem.y_element_bytes
 
     @property
+    def bulk_pitch(self) -> int:
+        """Of a bulk store: elements of a channel's run, with up to 7 in front; an odd number of 16 bytes."""
+        config = self.config
+        rows = config.tile_p // (config.num_consumer_warpgroups if config.split == "pixels" else 1)
+        return ((rows * self.problem.q + 14) // 8 | 1) * 8
+
+    @property
+    def ahead_warps(self) -> int:
+        """That bring an NCHW x into NHWC."""
+        return 4 * self.config.num_producer_warpgroups - 2
+
+    @property
+    def image_parts(self) -> int:
+        """Of x brought ahead: what warps claim, 64 channels of the pixels of their pieces."""
+        pixels = self.problem.h * self.problem.w
+        return ceil_div(self.channels, CHANNELS_M) * ceil_div(pixels, self.config.piece_stages * PIECE_PIXELS)
+
+    @property
+    def counters(self) -> int:
+        """Behind a packed filter: parts of x that are claimed, and for each image those that are written."""
+        return round_up(1 + self.problem.n, 4) if self.config.input_staging == "ahead" else 0
+
+    @property
+    def _ahead_bytes(self) -> int:
+        stages = self.ahead_warps * self.config.piece_stages
+        return stages * (PIECE_PIXELS * CHANNELS_M * 2 + _BARRIER_BYTES) + 4
+
+    @property
     def smem_bytes(self) -> int:
         """Dynamic shared memory of a CTA."""
+        if self.config.input_staging == "ahead":
+            return round_up(self._smem_bytes, 1024) + self._ahead_bytes
+        return self._smem_bytes
+
+    @property
+    def _smem_bytes(self) -> int:
+        """Without pieces of x."""
         config = self.config
         parts = config.num_consumer_warpgroups * self.staging_parts
         staging = parts * self.staging_bytes

@@ -1,7 +1,7 @@
 """What a wgmma config must obey, and which problems the family takes."""
 
 from im2wingen.families.base import AnyTarget, Rule
-from im2wingen.families.support import ceil_div, foreign_layout, unit_elements
+from im2wingen.families.support import ceil_div, filter_channels_last, foreign_layout, round_up, unit_elements
 from im2wingen.families.wgmma_axes import flattened, horizontal, vertical
 from im2wingen.families.wgmma_config import WgmmaConfig
 from im2wingen.families.wgmma_geometry import WgmmaGeometry
@@ -131,12 +131,28 @@ RULES = (
         holds=lambda problem, target, config: config.input_staging == "tma" or problem.x_layout == "nchw",
     ),
     Rule(
-        sentence="num_producer_warpgroups is 1, or 2 where they transpose or split for several consumers",
+        sentence="x comes ahead where it is NCHW of 16-bit elements, an image's pixels are a multiple of 8, the filter is "
+        "KCRS of taps that a CTA can turn, without a cluster or stored_by_producers",
+        holds=lambda problem, target, config: config.input_staging != "ahead" or _comes_ahead(problem, config),
+    ),
+    Rule(
+        sentence="piece_stages is 2 to 4 where x comes ahead, else 1",
+        holds=lambda problem, target, config: (
+            2 <= config.piece_stages <= 4 if config.input_staging == "ahead" else config.piece_stages == 1
+        ),
+    ),
+    Rule(
+        sentence="bulk_store is for an NCHW y of 16-bit elements, tiles of whole rows of one image, even Q (and, of joined "
+        "rows, columns of a patch), K a multiple of 8, without padding, cluster or stored_by_producers",
+        holds=lambda problem, target, config: not config.bulk_store or _stores_runs(_geometry(problem, config)),
+    ),
+    Rule(
+        sentence="num_producer_warpgroups is 1, or 2 where they transpose, go ahead or split for several consumers",
         holds=lambda problem, target, config: (
             config.num_producer_warpgroups == 1
             or (
                 config.num_producer_warpgroups == 2
-                and (config.input_staging == "transposed" or config.arithmetic == "split")
+                and (config.input_staging != "tma" or config.arithmetic == "split")
                 and config.num_consumer_warpgroups > 1
             )
         ),
@@ -254,6 +270,21 @@ RULES = (
 )
 
 
+def _comes_ahead(problem: ConvProblem, config: WgmmaConfig) -> bool:
+    plain = problem.x_layout == "nchw" and problem.element_bytes == 2 and problem.h * problem.w % 8 == 0
+    turned = filter_channels_last(problem, channels=round_up(problem.c, unit_elements(problem)))
+    return plain and turned is not None and config.cluster_k == 1 and not config.stored_by_producers
+
+
+def _stores_runs(geometry: WgmmaGeometry) -> bool:
+    problem, config = geometry.problem, geometry.config
+    rows = config.mapping == "rows" and config.tile_n == 1 and config.tile_q == problem.q
+    even = problem.q % 2 == 0 and problem.k % 8 == 0 and geometry.patch_w >= 8
+    joined = config.joined_rows == 1 or geometry.patch_w % 2 == 0
+    plain = problem.y_layout == "nchw" and problem.y_element_bytes == 2 and not problem.has_padding
+    return rows and even and joined and plain and config.cluster_k == 1 and not config.stored_by_producers
+
+
 def _blocks_fit(geometry: WgmmaGeometry) -> bool:
     config = geometry.config
     columns = geometry.wgmma_n
@@ -273,5 +304,7 @@ def _stores_fit(geometry: WgmmaGeometry) -> bool:
         return geometry.sum_groups % config.store_groups == 0 and config.store_groups % geometry.groups_n == 0
     if config.store_groups == geometry.groups_n or config.cluster_k > 1:
         return True
+    if config.bulk_store:
+        return False
     whole = geometry.groups_n % config.store_groups == 0 and config.store_groups * 8 % config.tile_n == 0
     return whole and geometry.exact

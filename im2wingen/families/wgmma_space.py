@@ -160,7 +160,7 @@ def _all_shapes(problem: ConvProblem, target: Target) -> Iterator[WgmmaConfig]:
             input_staging=staging, num_producer_warpgroups=producers, prefetch=False, staggered=False,
             tile_n=1, tile_p=1, tile_q=1, joined_rows=1, block_k=block_k, cluster_k=1, patch_stages=1,
             filter_resident=resident, filter_stages=1 if resident else 2, store_groups=1, l2_promotion_bytes=128,
-            staging_over_buffers=False, stored_by_producers=False, promotion=False,
+            staging_over_buffers=False, stored_by_producers=False, bulk_store=False, piece_stages=1, promotion=False,
             ordered=split == "tiles", programmatic_launch=False, tile_order="linear",
         )  # fmt: skip
         for config in tiled(problem, base):

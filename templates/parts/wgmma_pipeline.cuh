@@ -26,7 +26,7 @@ __device__ __forceinline__ void init_barriers(const Smem& smem) {
     ptx::mbarrier_init(smem.filter_full + i, 1);
     ptx::mbarrier_init(smem.filter_empty + i, 4 * kConsumers / FILTER_RINGS);
   }
-  for (int i = 0; i < (kStoredByProducers ? STAGING_PARTS : 0); ++i) {
+  for (int i = 0; i < STAGING_BARRIERS; ++i) {
     ptx::mbarrier_init(smem.staging_full + i, 4);
     ptx::mbarrier_init(smem.staging_empty + i, 2);
   }
@@ -38,13 +38,19 @@ struct InputMaps {
   ptx::TensorMap plane[PLANES];  // (C, N, columns, rows) of a plane, innermost first
 };
 
-// Loops stay rolled: the producer has few registers.
-__device__ __forceinline__ void load_patches(const Smem& smem, const InputMaps& input) {
+struct NothingBefore {
+  __device__ __forceinline__ void operator()(const Origin&) const {}
+};
+
+// Loops stay rolled: the producer has few registers. `before_tile(origin)` comes before a tile's patches.
+template <class BeforeTile = NothingBefore>
+__device__ __forceinline__ void load_patches(const Smem& smem, const InputMaps& input, BeforeTile before_tile = {}) {
   Ring<kPatchStages> ring;
   const Share share = own_share();
 #pragma unroll 1
   for (int tile = first_tile(); tile < TILE_COUNT; tile += tile_step()) {
     const Origin origin = origin_of(tile);
+    before_tile(origin);
 #pragma unroll 1
     for (int chunk = share.first_chunk(); chunk <= share.last_chunk(); ++chunk) {
       int tap = chunk * (R * S);
