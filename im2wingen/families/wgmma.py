@@ -51,7 +51,7 @@ def plan(problem: ConvProblem, target: Target, config: WgmmaConfig) -> Plan:
         workspace["channels_last"], input_name = size, "channels_last"
     cluster = config.cluster_k
     one_tile = cluster > 1 or config.staging_over_buffers
-    grid = geometry.tiles * cluster if one_tile else min(geometry.tiles, target.sm_count)
+    grid = geometry.tiles * cluster if one_tile else geometry.persistent_ctas(target.sm_count)
     taps = problem.r * problem.s
     gemm_k = taps * geometry.steps * geometry.step_k * geometry.products
     busy, idle = cta_cycles(geometry, target)

@@ -65,9 +65,9 @@ class WgmmaConfig(Config):
     @property
     def producer_registers(self) -> int:
         """Likewise, where there are several consumers."""
-        if self.num_producer_warpgroups == 2 or self.stored_by_producers:
+        if self.num_producer_warpgroups == 2 or self.stored_by_producers or self.input_staging == "ahead":
             return 40
-        if self.input_staging != "tma" or self.arithmetic == "split":
+        if self.input_staging == "transposed" or self.arithmetic == "split":
             return 56
         return 24 if self.num_consumer_warpgroups == 2 else 32
 

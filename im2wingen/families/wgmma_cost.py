@@ -138,7 +138,7 @@ def _product_cycles(n: int) -> float:
 def cta_cycles(geometry: WgmmaGeometry, target: Target) -> tuple[float, float]:
     """Busy and idle cycles of the CTA with the most tiles."""
     config = geometry.config
-    share = ceil_div(geometry.tiles, min(geometry.tiles, _units(target, config.cluster_k)))
+    share = ceil_div(geometry.tiles, geometry.persistent_ctas(_units(target, config.cluster_k)))
     busy, epilogue = tile_cycles(geometry)
     fill = _FIRST_PATCH + (geometry.filter_buffers * geometry.filter_bytes / _L2_BYTES if config.filter_resident else 0)
     if config.cluster_k > 1:

@@ -227,7 +227,7 @@ class WgmmaGeometry:
         """Of a consumer; padded against bank conflicts where y is NCHW."""
         problem, groups = self.problem, self.config.store_groups
         if self.config.bulk_store:
-            return 2 * CHANNELS_M * self.bulk_pitch
+            return CHANNELS_M * self.bulk_pitch * problem.y_element_bytes
         if self.runs:
             words = ceil_div(groups // self.groups_n * self.config.tile_q * problem.y_element_bytes, 4)
             return self.config.tile_n * 4 * (CHANNELS_M * (words // 2 * 2 + 1) + 4)
@@ -238,9 +238,9 @@ class WgmmaGeometry:
     @property
     def bulk_pitch(self) -> int:
         """Of a bulk store: elements of a channel's run, with up to 7 in front; an odd number of 16 bytes."""
-        config = self.config
+        config, unit = self.config, 16 // self.problem.y_element_bytes
         rows = config.tile_p // (config.num_consumer_warpgroups if config.split == "pixels" else 1)
-        return ((rows * self.problem.q + 14) // 8 | 1) * 8
+        return ((rows * self.problem.q + 2 * unit - 2) // unit | 1) * unit
 
     @property
     def ahead_warps(self) -> int:
@@ -298,6 +298,11 @@ class WgmmaGeometry:
     @property
     def tiles_k(self) -> int:
         return ceil_div(self.problem.k, self.config.block_n)
+
+    def persistent_ctas(self, sm_count: int) -> int:
+        """That compute all tiles; each with the same output channels where their filters stay resident."""
+        ctas = min(self.tiles, sm_count)
+        return ctas - ctas % self.tiles_k if self.config.filter_resident else ctas
 
     @property
     def tiles(self) -> int:

@@ -142,8 +142,8 @@ RULES = (
         ),
     ),
     Rule(
-        sentence="bulk_store is for an NCHW y of 16-bit elements, tiles of whole rows of one image, even Q (and, of joined "
-        "rows, columns of a patch), K a multiple of 8, without padding, cluster or stored_by_producers",
+        sentence="bulk_store is for an NCHW y, tiles of whole rows of one image whose patches have 8 columns or more, without "
+        "padding, cluster or stored_by_producers",
         holds=lambda problem, target, config: not config.bulk_store or _stores_runs(_geometry(problem, config)),
     ),
     Rule(
@@ -182,9 +182,10 @@ RULES = (
         holds=lambda problem, target, config: not config.ordered or config.split == "tiles",
     ),
     Rule(
-        sentence="a resident filter is that of all output channels, and filter_stages is 1 then",
+        sentence="a resident filter has filter_stages 1; where it is not that of all output channels, tile_order is linear, "
+        "arithmetic direct, and the grid can be a multiple of the tiles along K",
         holds=lambda problem, target, config: (
-            not config.filter_resident or (_geometry(problem, config).tiles_k == 1 and config.filter_stages == 1)
+            not config.filter_resident or (config.filter_stages == 1 and _stays_resident(_geometry(problem, config), target))
         ),
     ),
     Rule(
@@ -276,13 +277,17 @@ def _comes_ahead(problem: ConvProblem, config: WgmmaConfig) -> bool:
     return plain and turned is not None and config.cluster_k == 1 and not config.stored_by_producers
 
 
+def _stays_resident(geometry: WgmmaGeometry, target: Target) -> bool:
+    config = geometry.config
+    several = config.tile_order == "linear" and config.arithmetic == "direct" and not config.staging_over_buffers
+    return geometry.tiles_k == 1 or (several and geometry.tiles_k <= target.sm_count)
+
+
 def _stores_runs(geometry: WgmmaGeometry) -> bool:
     problem, config = geometry.problem, geometry.config
-    rows = config.mapping == "rows" and config.tile_n == 1 and config.tile_q == problem.q
-    even = problem.q % 2 == 0 and problem.k % 8 == 0 and geometry.patch_w >= 8
-    joined = config.joined_rows == 1 or geometry.patch_w % 2 == 0
-    plain = problem.y_layout == "nchw" and problem.y_element_bytes == 2 and not problem.has_padding
-    return rows and even and joined and plain and config.cluster_k == 1 and not config.stored_by_producers
+    rows = config.mapping == "rows" and config.tile_n == 1 and config.tile_q == problem.q and geometry.patch_w >= 8
+    plain = problem.y_layout == "nchw" and not problem.has_padding and config.arithmetic == "direct"
+    return rows and plain and config.cluster_k == 1 and not config.stored_by_producers
 
 
 def _blocks_fit(geometry: WgmmaGeometry) -> bool:

@@ -15,7 +15,7 @@ constexpr int IMAGE_PARTS = PARTS_CHANNELS * PARTS_PIXELS;
 constexpr int64_t PROGRESS_AT = int64_t(K) * (R * S) * CHANNELS * sizeof(Element);  // in the workspace of packed filters, behind them
 constexpr int PIECES_AT = (SMEM_END + 1023) / 1024 * 1024;
 static_assert(!kAhead || (sizeof(Element) == 2 && H * W % 8 == 0), "TMA's strides are multiples of 16 bytes");
-static_assert(!kAhead || (!kTransposed && !kStoredByProducers && kClusterK == 1 && int64_t(N) * IMAGE_PARTS < 1 << 30), "idle warps bring x into NHWC, nothing else");
+static_assert(!kAhead || (!kTransposed && !kStoredByProducers && kClusterK == 1 && (int64_t(N) + TILE_N) * IMAGE_PARTS < 1 << 30), "idle warps bring x into NHWC, nothing else");
 
 struct Pieces {
   unsigned char* memory;  // (AHEAD_WARPS, kPieceStages, 64 channels, 32 pixels)
@@ -48,52 +48,36 @@ struct AwaitImages {
   }
 };
 
-// One lane asks for a part's pieces.
-__device__ __forceinline__ void load_part(unsigned char* memory, uint64_t* full, const ptx::TensorMap& source, int part) {
-  const int n = part / IMAGE_PARTS, first = part % PARTS_PIXELS * PART_PIXELS, c = part / PARTS_PIXELS % PARTS_CHANNELS * PIECE_CHANNELS;
-#pragma unroll 1
-  for (int i = 0; i < kPieceStages && first + i * PIECE_PIXELS < H * W; ++i) {
-    ptx::mbarrier_arrive_expect_tx(full + i, PIECE_BYTES);
-    ptx::cp_async_bulk_tensor_3d_load(memory + i * PIECE_BYTES, &source, full + i, first + i * PIECE_PIXELS, c, n);
-  }
+// Which pixels and channels of x a part is, and one of its pieces.
+struct Part {
+  int n, pixel, channel;
+
+  __device__ __forceinline__ explicit Part(int part)
+      : n(part / IMAGE_PARTS), pixel(part % PARTS_PIXELS * PART_PIXELS), channel(part / PARTS_PIXELS % PARTS_CHANNELS * PIECE_CHANNELS) {}
+  __device__ __forceinline__ bool has(int piece) const { return n < N && pixel + piece * PIECE_PIXELS < H * W; }
+};
+__device__ __forceinline__ void load_piece(unsigned char* memory, uint64_t* full, const ptx::TensorMap& source, const Part& part, int i) {
+  if (!part.has(i)) return;
+  ptx::mbarrier_arrive_expect_tx(full + i, PIECE_BYTES);
+  ptx::cp_async_bulk_tensor_3d_load(memory + i * PIECE_BYTES, &source, full + i, part.pixel + i * PIECE_PIXELS, part.channel, part.n);
 }
 
 // A piece to [pixel][CHANNELS]. A lane gets 8 channels of a pixel; its neighbour the next 8, so that they write whole sectors.
 __device__ __forceinline__ void turn_piece(Element* to, const unsigned char* piece, int pixels, int channels, int lane) {
   // as one of ldmatrix's rows: matrix `pair`, that has channels 2 * pair and + 1 of each lane's 8
-  const int pair = lane / 8, row = lane % 8, group = row / 4;
-  const unsigned char* from = piece + (row / 2 % 2 * 8 + pair * 2 + row % 2) * 64 + (group ^ pair) * 16;
+  const int pair = lane / 8, row = lane % 8;
+  const int from = (row / 2 % 2 * 8 + pair * 2 + row % 2) * 64 + (row / 4 ^ pair) * 16;
   const int unit = lane % 2, pixel = lane % 4 / 2 * 8 + lane / 4;
 #pragma unroll
-  for (int i = 0; i < 8; ++i) {
-    const int units = i / 2 * 2, half = i % 2;  // of 8 channels; of 16 pixels
-    uint32_t words[4];
-    ptx::ldmatrix_x4_trans(words, piece + ((from - piece) ^ half * 32) + units * 512);
-    if (half * 16 + pixel < pixels && (units + unit) * 8 < channels)
-      ptx::st_global_v4(to + (half * 16 + pixel) * CHANNELS + (units + unit) * 8, words);
+  for (int half = 0; half < 2; ++half) {  // of the pixels
+    uint32_t words[4][4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) ptx::ldmatrix_x4_trans(words[i], piece + (from ^ half * 32) + i * 1024);
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      if (half * 16 + pixel < pixels && (CHANNELS % PIECE_CHANNELS == 0 || (i * 2 + unit) * 8 < channels))
+        ptx::st_global_v4(to + (half * 16 + pixel) * CHANNELS + (i * 2 + unit) * 8, words[i]);
   }
-}
-
-__device__ __forceinline__ void turn_part(const Pieces& pieces, Element* ahead, uint32_t* progress, int part, int warp, int lane,
-                                          uint32_t parities) {
-  const int n = part / IMAGE_PARTS, first = part % PARTS_PIXELS * PART_PIXELS, c = part / PARTS_PIXELS % PARTS_CHANNELS * PIECE_CHANNELS;
-  Element* const to = ahead + (int64_t(n) * (H * W) + first) * CHANNELS + c;
-#pragma unroll 1
-  for (int i = 0; i < kPieceStages && first + i * PIECE_PIXELS < H * W; ++i) {
-    const int stage = warp * kPieceStages + i;
-    wait(pieces.full + stage, parities >> i & 1);
-    turn_piece(to + i * PIECE_PIXELS * CHANNELS, pieces.memory + stage * PIECE_BYTES, H * W - first - i * PIECE_PIXELS, CHANNELS - c, lane);
-  }
-  __threadfence();
-  ptx::fence_proxy_async_global();  // TMA reads what the thread wrote
-  __syncwarp();                     // all lanes have written, and have read the pieces
-  if (lane == 0) ptx::red_release_gpu_add(progress + 1 + n, 1);
-}
-
-__device__ __forceinline__ int claim_part(uint32_t* progress, int lane) {
-  int part = 0;
-  if (lane == 0) part = atomicAdd(progress, 1u);
-  return part;
 }
 
 __device__ __forceinline__ void go_ahead(const Pieces& pieces, const ptx::TensorMap& source, Element* ahead, uint32_t* progress,
@@ -101,19 +85,36 @@ __device__ __forceinline__ void go_ahead(const Pieces& pieces, const ptx::Tensor
   unsigned char* const memory = pieces.memory + warp * kPieceStages * PIECE_BYTES;
   uint64_t* const full = pieces.full + warp * kPieceStages;
   uint32_t parities = 0;  // a bit a piece
-  int part = __shfl_sync(0xffffffffu, claim_part(progress, lane), 0), tiles = 0;
+  // Of this part pieces are under way, or have landed; and one to come, so that nobody waits for the counter.
+  int part = lane == 0 ? atomicAdd(progress, 1u) : 0, next = lane == 0 ? atomicAdd(progress, 1u) : 0, tiles = 0;
+  part = __shfl_sync(0xffffffffu, part, 0);
+  next = __shfl_sync(0xffffffffu, next, 0);
+  if (lane == 0)
+    for (int i = 0; i < kPieceStages; ++i) load_piece(memory, full, source, Part(part), i);
 #pragma unroll 1
   for (int tile = first_tile(); tile < TILE_COUNT; tile += tile_step(), ++tiles) {
-    const int next = tile + tile_step() < TILE_COUNT ? tile + tile_step() : tile;
-    const int images = origin_of(next).n + TILE_N, end = (images < N ? images : N) * IMAGE_PARTS;
-    while (part < end || (next == tile && part < N * IMAGE_PARTS)) {
-      if (lane == 0) load_part(memory, full, source, part);
-      const int claimed = claim_part(progress, lane);
-      turn_part(pieces, ahead, progress, part, warp, lane, parities);
-      const int first = part % PARTS_PIXELS * PART_PIXELS;
-#pragma unroll
-      for (int i = 0; i < kPieceStages; ++i) parities ^= (first + i * PIECE_PIXELS < H * W) << i;
-      part = __shfl_sync(0xffffffffu, claimed, 0);
+    const bool last = tile + tile_step() >= TILE_COUNT;
+    const int images = origin_of(last ? tile : tile + tile_step()).n + TILE_N;  // that are needed next
+    while (part < N * IMAGE_PARTS && (last || part < images * IMAGE_PARTS)) {
+      const int claimed = lane == 0 ? atomicAdd(progress, 1u) : 0;
+      const Part own(part), later(next);
+      Element* const to = ahead + (int64_t(own.n) * (H * W) + own.pixel) * CHANNELS + own.channel;
+#pragma unroll 1
+      for (int i = 0; i < kPieceStages; ++i) {
+        if (own.has(i)) {
+          wait(full + i, parities >> i & 1);
+          parities ^= 1 << i;
+          turn_piece(to + i * PIECE_PIXELS * CHANNELS, memory + i * PIECE_BYTES, H * W - own.pixel - i * PIECE_PIXELS,
+                     CHANNELS - own.channel, lane);
+        }
+        __syncwarp();  // all lanes have read the piece
+        if (lane == 0) load_piece(memory, full, source, later, i);
+      }
+      ptx::fence_proxy_async_global();  // TMA reads what the thread wrote
+      __syncwarp();                     // all lanes have written
+      if (lane == 0) ptx::red_release_gpu_add(progress + 1 + own.n, 1);
+      part = next;
+      next = __shfl_sync(0xffffffffu, claimed, 0);
     }
     while (*static_cast<volatile int*>(pieces.begun) <= tiles) ptx::nanosleep(100);
   }

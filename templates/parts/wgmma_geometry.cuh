@@ -28,8 +28,8 @@ __device__ __forceinline__ Plane plane_at(int i) {
 constexpr int WARPGROUPS = kProducers + kConsumers, THREADS = 128 * WARPGROUPS;
 // Registers of a thread: all have as many at the launch; then consumers take what producers give.
 constexpr int LAUNCH_REGISTERS = 65536 / THREADS / 8 * 8;
-constexpr int PRODUCER_REGISTERS = kProducers == 2 || kStoredByProducers ? 40
-                                   : kTransposed || kSplitOperands || kAhead ? 56
+constexpr int PRODUCER_REGISTERS = kProducers == 2 || kStoredByProducers || kAhead ? 40
+                                   : kTransposed || kSplitOperands      ? 56
                                    : kConsumers == 2                    ? 24
                                                                         : 32;
 constexpr int CONSUMER_REGISTERS = (LAUNCH_REGISTERS * WARPGROUPS - PRODUCER_REGISTERS * kProducers) / kConsumers / 8 * 8;
@@ -66,7 +66,7 @@ constexpr bool kRuns = !kOutputChannelsLast && !kSplitOperands && kClusterK == 1
 constexpr int RUN_WORDS = (STORE_GROUPS / GROUPS_N * TILE_Q * sizeof(Output) + 3) / 4;
 constexpr int CHANNEL_PITCH = (RUN_WORDS / 2 * 2 + 1) * 4 / sizeof(Output), IMAGE_PITCH = 64 * CHANNEL_PITCH + OUTPUT_UNIT;
 // By bulk copies: (64, BULK_PITCH) of the pixels of whole rows; an odd number of 16 bytes spreads channels over the banks.
-constexpr int BULK_PITCH = ((OWN_P * Q + 14) / 8 | 1) * 8;
+constexpr int BULK_PITCH = ((OWN_P * Q + 2 * OUTPUT_UNIT - 2) / OUTPUT_UNIT | 1) * OUTPUT_UNIT;
 constexpr int STAGING_BYTES = kSplitOperands        ? 0  // y leaves from registers
                               : kOutputChannelsLast ? STORE_PARTS * PART_BYTES
                               : kBulkStored         ? 64 * BULK_PITCH * sizeof(Output)
@@ -114,7 +114,7 @@ static_assert(kSplit != TILES || kOrdered || kPatchStages % (kConsumers * PLANES
               "a patch stage serves one consumer, or turns tell the rounds apart");
 static_assert(!kPromoted || kProduct == E4M3 || kProduct == E5M2, "the sums of other types need no promotion");
 static_assert(!kOrdered || (kSplit == TILES && kConsumers > 1), "turns are for consumers of different tiles");
-static_assert(!kFilterResident || TILES_K == 1, "resident filters are those of one tile");
+static_assert(!kFilterResident || TILES_K == 1 || (!kTileOrderZigzag && !kSplitOperands), "resident filters are those of one tile: the grid is a multiple of TILES_K");
 static_assert(!kStoredByProducers || (!kOutputChannelsLast && !kTransposed && !kRepair && !kStagingOverBuffers && kClusterK == 1),
               "idle warps copy an NCHW y, nothing else");
 static_assert(!kStagingOverBuffers || kSplit != TILES, "the consumers are done with the buffers together");
