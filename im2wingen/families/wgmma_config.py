@@ -65,11 +65,20 @@ class WgmmaConfig(Config):
     @property
     def producer_registers(self) -> int:
         """Likewise, where there are several consumers."""
+        if self._lean_producers:
+            return 24
         if self.num_producer_warpgroups == 2 or self.stored_by_producers or self.input_staging == "ahead":
             return 40
         if self.input_staging == "transposed" or self.arithmetic == "split":
             return 56
         return 24 if self.num_consumer_warpgroups == 2 else 32
+
+    @property
+    def _lean_producers(self) -> bool:
+        """Whether two consumers of many pixels leave those who bring x ahead few registers."""
+        pixels = self.tile.pixels // (self.num_consumer_warpgroups if self.split == "pixels" else 1)
+        two = self.num_producer_warpgroups == 1 and self.num_consumer_warpgroups == 2
+        return self.input_staging == "ahead" and two and pixels > 384
 
     @property
     def block_n(self) -> int:

@@ -68,15 +68,19 @@ __device__ __forceinline__ void turn_piece(Element* to, const unsigned char* pie
   const int pair = lane / 8, row = lane % 8;
   const int from = (row / 2 % 2 * 8 + pair * 2 + row % 2) * 64 + (row / 4 ^ pair) * 16;
   const int unit = lane % 2, pixel = lane % 4 / 2 * 8 + lane / 4;
+  constexpr int BATCH = kLeanProducers ? 1 : 4;
 #pragma unroll
-  for (int half = 0; half < 2; ++half) {  // of the pixels
-    uint32_t words[4][4];
+  for (int first = 0; first < 8; first += BATCH) {  // of 16 pixels and 16 channels; the pixels change last
+    const int half = first / 4;
+    uint32_t words[BATCH][4];
 #pragma unroll
-    for (int i = 0; i < 4; ++i) ptx::ldmatrix_x4_trans(words[i], piece + (from ^ half * 32) + i * 1024);
+    for (int i = 0; i < BATCH; ++i) ptx::ldmatrix_x4_trans(words[i], piece + (from ^ half * 32) + (first + i) % 4 * 1024);
 #pragma unroll
-    for (int i = 0; i < 4; ++i)
-      if (half * 16 + pixel < pixels && (CHANNELS % PIECE_CHANNELS == 0 || (i * 2 + unit) * 8 < channels))
-        ptx::st_global_v4(to + (half * 16 + pixel) * CHANNELS + (i * 2 + unit) * 8, words[i]);
+    for (int i = 0; i < BATCH; ++i) {
+      const int channel = ((first + i) % 4 * 2 + unit) * 8;
+      if (half * 16 + pixel < pixels && (CHANNELS % PIECE_CHANNELS == 0 || channel < channels))
+        ptx::st_global_v4(to + (half * 16 + pixel) * CHANNELS + channel, words[i]);
+    }
   }
 }
 

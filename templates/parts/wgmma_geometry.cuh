@@ -28,7 +28,10 @@ __device__ __forceinline__ Plane plane_at(int i) {
 constexpr int WARPGROUPS = kProducers + kConsumers, THREADS = 128 * WARPGROUPS;
 // Registers of a thread: all have as many at the launch; then consumers take what producers give.
 constexpr int LAUNCH_REGISTERS = 65536 / THREADS / 8 * 8;
-constexpr int PRODUCER_REGISTERS = kProducers == 2 || kStoredByProducers || kAhead ? 40
+// Two consumers of so many pixels leave those who go ahead no more.
+constexpr bool kLeanProducers = kAhead && kProducers == 1 && kConsumers == 2 && TILE_N * TILE_P * TILE_Q / (kSplit == PIXELS ? kConsumers : 1) > 384;
+constexpr int PRODUCER_REGISTERS = kLeanProducers ? 24
+                                   : kProducers == 2 || kStoredByProducers || kAhead ? 40
                                    : kTransposed || kSplitOperands      ? 56
                                    : kConsumers == 2                    ? 24
                                                                         : 32;
