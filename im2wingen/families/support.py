@@ -129,12 +129,11 @@ def channels_last(problem: ConvProblem, *, channels: int, beside: bool = False) 
     return replace(launch, beside=beside), size
 
 
-def filter_channels_last(
-    problem: ConvProblem, *, channels: int, counters: int = 0
-) -> tuple[Launch, int] | None:
+def filter_channels_last(problem: ConvProblem, *, channels: int, counters: int = 0) -> tuple[Launch, int] | None:
     """The launch that writes workspace `packed`, a KCRS filter as [K][tap][channels], and its bytes.
 
-    So many 4-byte counters follow the filter, and are made zero. None where the filter is KRSC, elements have 8 bits, or the taps of a few channels don't fit shared memory.
+    So many 4-byte counters follow the filter, and are made zero. None where the filter is KRSC, elements have 8 bits,
+    or the taps of a few channels don't fit shared memory.
     """
     taps = problem.r * problem.s
     if problem.w_layout != "kcrs" or problem.element_bytes == 1:
@@ -143,7 +142,9 @@ def filter_channels_last(
         return None
     elements = problem.k * taps * channels
     images = ceil_div(problem.k, _filters_at_once(problem))
-    launch, size = _turn(problem, "w", "packed", channels=channels, runs=True, images=images, tiles=1, elements=elements)
+    launch, size = _turn(
+        problem, "w", "packed", channels=channels, runs=True, images=images, tiles=1, elements=elements
+    )
     return replace(launch, values={**launch.values, "COUNTERS": counters}), size + 4 * counters
 
 

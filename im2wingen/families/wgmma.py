@@ -37,9 +37,7 @@ def plan(problem: ConvProblem, target: Target, config: WgmmaConfig) -> Plan:
         workspace["packed"], filter_name = size, "packed"
     elif problem.w_layout != "krsc" or geometry.channels != problem.c:
         turned = filter_channels_last(problem, channels=geometry.channels, counters=geometry.counters)
-        launch, size = turned or pack_filter(
-            problem, order="row", channels_contiguous=True, channels=geometry.channels
-        )
+        launch, size = turned or pack_filter(problem, order="row", channels_contiguous=True, channels=geometry.channels)
         launches.append(launch)
         workspace["packed"], filter_name = size, "packed"
     if problem.x_layout != "nhwc" and config.input_staging == "tma":

@@ -22,7 +22,9 @@ class WgmmaConfig(Config):
     arithmetic: Arithmetic  # of fp32: split in halves; of all else: the tensor cores' own
     mapping: Mapping  # of the pixels of a subtile to wgmma's N
     split: Split  # what the consumers share
-    input_staging: InputStaging  # of an NCHW x: tma after a kernel that brings it into NHWC, or ahead, by warps of this one
+    input_staging: (
+        InputStaging  # of an NCHW x: tma after a kernel that brings it into NHWC, or ahead, by warps of this one
+    )
     # that do so for tiles to come, or transposed on its way into the patch
     piece_stages: int  # of x brought ahead: pieces that a warp has at a time; else 1
     prefetch: bool  # of what is to be transposed, to L2

@@ -1,6 +1,7 @@
 """What follows from a problem and a config of the wgmma family: planes, subtiles, stages, bytes of shared memory."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from im2wingen.families.support import ceil_div, round_up, unit_elements
 from im2wingen.families.wgmma_axes import horizontal, vertical
@@ -15,7 +16,7 @@ _LANDING_UNIT = 128  # bytes that what lands begins at a multiple of
 SUM_GROUP_BYTES = 8 * CHANNELS_M * 4  # partial sums of 8 pixels
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)  # no slots: numbers are kept
 class WgmmaGeometry:
     """Numbers that follow from a problem and a config; the template derives the same ones."""
 
@@ -27,7 +28,7 @@ class WgmmaGeometry:
         """Of a pixel's or a filter's chunk in shared memory: the swizzle's span."""
         return self.config.block_k * self.problem.element_bytes
 
-    @property
+    @cached_property
     def patch_h(self) -> int:
         return vertical(self.problem).extent(self.config.tile_p)
 
@@ -35,11 +36,11 @@ class WgmmaGeometry:
     def patch_w(self) -> int:
         return horizontal(self.problem).extent(self.config.tile_q)
 
-    @property
+    @cached_property
     def planes(self) -> int:
         return vertical(self.problem).used_planes * horizontal(self.problem).used_planes
 
-    @property
+    @cached_property
     def wgmma_n(self) -> int:
         config = self.config
         if config.mapping == "block":
@@ -68,17 +69,17 @@ class WgmmaGeometry:
         partial = self.config.promotion or self.config.arithmetic == "split"
         return self.wgmma_n // 2 * self.config.own_subtiles * (2 if partial else 1)
 
-    @property
+    @cached_property
     def channels(self) -> int:
         """Of a patch: an NCHW x gets there in whole 16-byte units."""
         problem = self.problem
         return problem.c if problem.x_layout == "nhwc" else round_up(problem.c, unit_elements(problem))
 
-    @property
+    @cached_property
     def chunks(self) -> int:
         return ceil_div(self.channels, self.config.block_k)
 
-    @property
+    @cached_property
     def sum_groups(self) -> int:
         """Groups of 8 pixels of a consumer."""
         return self.config.own_subtiles * self.groups_n
@@ -102,7 +103,7 @@ class WgmmaGeometry:
         """
         return self.config.patch_stages % (self.config.num_consumer_warpgroups * self.planes * self.chunks) == 0
 
-    @property
+    @cached_property
     def least_patch_stages(self) -> int:
         """A patch is given back once the products of the next one of its tile are under way."""
         return 2 if self.planes * self.chunks > 1 else 1
@@ -131,7 +132,7 @@ class WgmmaGeometry:
         taps = self.config.promotion_taps
         return self.chunks * sum(count // taps + count % taps for count in self.plane_taps)
 
-    @property
+    @cached_property
     def steps(self) -> int:
         """Steps along the channels of one tap."""
         last = self.channels - (self.chunks - 1) * self.config.block_k
@@ -202,7 +203,7 @@ class WgmmaGeometry:
         landing = 2 * _BARRIER_BYTES
         return config.patch_stages * (_BARRIER_BYTES + 4 * splitters + 4) + landing
 
-    @property
+    @cached_property
     def runs(self) -> bool:
         """Whether an NCHW y is staged image by image: tiles of several images, without pixels between rows."""
         config = self.config
@@ -304,6 +305,6 @@ class WgmmaGeometry:
         ctas = min(self.tiles, sm_count)
         return ctas - ctas % self.tiles_k if self.config.filter_resident else ctas
 
-    @property
+    @cached_property
     def tiles(self) -> int:
         return self.config.tile.count(self.problem) * self.tiles_k

@@ -131,9 +131,9 @@ RULES = (
         holds=lambda problem, target, config: config.input_staging == "tma" or problem.x_layout == "nchw",
     ),
     Rule(
-        sentence="x comes ahead where it is NCHW of 16-bit elements, an image's pixels are a multiple of 8, the filter is "
-        "KCRS of taps that a CTA can turn, without a cluster or stored_by_producers",
-        holds=lambda problem, target, config: config.input_staging != "ahead" or _comes_ahead(problem, config),
+        sentence="x comes ahead where it is NCHW of 16-bit elements, an image's pixels are a multiple of 8, the filter "
+        "is KCRS of taps that a CTA can turn, without a cluster or stored_by_producers",
+        holds=lambda problem, target, config: config.input_staging != "ahead" or comes_ahead(problem, config),
     ),
     Rule(
         sentence="piece_stages is 2 to 4 where x comes ahead, else 1",
@@ -142,9 +142,9 @@ RULES = (
         ),
     ),
     Rule(
-        sentence="bulk_store is for an NCHW y, tiles of whole rows of one image whose patches have 8 columns or more, without "
-        "padding, cluster or stored_by_producers",
-        holds=lambda problem, target, config: not config.bulk_store or _stores_runs(_geometry(problem, config)),
+        sentence="bulk_store is for an NCHW y, tiles of whole rows of one image whose patches have 8 columns or more, "
+        "without padding, cluster or stored_by_producers",
+        holds=lambda problem, target, config: not config.bulk_store or stores_runs(_geometry(problem, config)),
     ),
     Rule(
         sentence="num_producer_warpgroups is 1, or 2 where they transpose, go ahead or split for several consumers",
@@ -182,10 +182,11 @@ RULES = (
         holds=lambda problem, target, config: not config.ordered or config.split == "tiles",
     ),
     Rule(
-        sentence="a resident filter has filter_stages 1; where it is not that of all output channels, tile_order is linear, "
-        "arithmetic direct, and the grid can be a multiple of the tiles along K",
+        sentence="a resident filter has filter_stages 1; where it is not that of all output channels, tile_order is "
+        "linear, arithmetic direct, and the grid can be a multiple of the tiles along K",
         holds=lambda problem, target, config: (
-            not config.filter_resident or (config.filter_stages == 1 and _stays_resident(_geometry(problem, config), target))
+            not config.filter_resident
+            or (config.filter_stages == 1 and _stays_resident(_geometry(problem, config), target))
         ),
     ),
     Rule(
@@ -251,7 +252,7 @@ RULES = (
     Rule(
         sentence="the accumulators fit a consumer's registers",
         holds=lambda problem, target, config: (
-            _geometry(problem, config).num_accumulators + _other_registers(config) <= config.consumer_registers
+            _geometry(problem, config).num_accumulators + other_registers(config) <= config.consumer_registers
         ),
     ),
     Rule(
@@ -271,7 +272,8 @@ RULES = (
 )
 
 
-def _comes_ahead(problem: ConvProblem, config: WgmmaConfig) -> bool:
+def comes_ahead(problem: ConvProblem, config: WgmmaConfig) -> bool:
+    """Whether warps of the kernel itself can bring x into NHWC."""
     plain = problem.x_layout == "nchw" and problem.element_bytes == 2 and problem.h * problem.w % 8 == 0
     turned = filter_channels_last(problem, channels=round_up(problem.c, unit_elements(problem)))
     return plain and turned is not None and config.cluster_k == 1 and not config.stored_by_producers
@@ -283,7 +285,8 @@ def _stays_resident(geometry: WgmmaGeometry, target: Target) -> bool:
     return geometry.tiles_k == 1 or (several and geometry.tiles_k <= target.sm_count)
 
 
-def _stores_runs(geometry: WgmmaGeometry) -> bool:
+def stores_runs(geometry: WgmmaGeometry) -> bool:
+    """Whether y can leave by bulk copies of a channel's rows."""
     problem, config = geometry.problem, geometry.config
     rows = config.mapping == "rows" and config.tile_n == 1 and config.tile_q == problem.q and geometry.patch_w >= 8
     plain = problem.y_layout == "nchw" and not problem.has_padding and config.arithmetic == "direct"
@@ -297,7 +300,8 @@ def _blocks_fit(geometry: WgmmaGeometry) -> bool:
     return whole and config.tile_n == 1 and config.joined_rows == 1
 
 
-def _other_registers(config: WgmmaConfig) -> int:
+def other_registers(config: WgmmaConfig) -> int:
+    """Of a consumer's thread, beside its accumulators."""
     if config.arithmetic == "split":
         return _SPLIT_REGISTERS + _SPLIT_SUBTILE_REGISTERS * config.own_subtiles
     return _OTHER_REGISTERS
