@@ -144,6 +144,7 @@ def _direct_values(geometry: WgmmaGeometry) -> dict[str, TemplateValue]:
         "STAGING_OVER_BUFFERS": config.staging_over_buffers,
         "STORED_BY_PRODUCERS": config.stored_by_producers,
         "PROMOTION": config.promotion,
+        "APART": config.apart,
         "ORDERED": config.ordered,
     }
 

@@ -47,6 +47,7 @@ class WgmmaConfig(Config):
     staging_over_buffers: bool  # of what is stored, where each CTA has one tile
     l2_promotion_bytes: int  # of x
     promotion: bool  # of fp8: sums of block_k channels of a tap, cut to about 14 bits, are added up in fp32
+    apart: bool  # two consumers of a tile begin some taps apart
     ordered: bool  # consumers of different tiles take strict turns
     programmatic_launch: bool
     tile_order: Order

@@ -178,6 +178,11 @@ RULES = (
         holds=lambda problem, target, config: not config.promotion or problem.precision in ("e4m3", "e5m2"),
     ),
     Rule(
+        sentence="apart is for two consumers that share tiles, of direct arithmetic, without a cluster or staging over "
+        "the buffers; the filter is resident or has 3 stages or more, and the first patch has several taps",
+        holds=lambda problem, target, config: not config.apart or may_be_apart(_geometry(problem, config)),
+    ),
+    Rule(
         sentence="ordered is for split tiles",
         holds=lambda problem, target, config: not config.ordered or config.split == "tiles",
     ),
@@ -283,6 +288,14 @@ def _stays_resident(geometry: WgmmaGeometry, target: Target) -> bool:
     config = geometry.config
     several = config.tile_order == "linear" and config.arithmetic == "direct" and not config.staging_over_buffers
     return geometry.tiles_k == 1 or (several and geometry.tiles_k <= target.sm_count)
+
+
+def may_be_apart(geometry: WgmmaGeometry) -> bool:
+    """Whether the second consumer can begin later than the first."""
+    config = geometry.config
+    shared = config.num_consumer_warpgroups == 2 and config.split != "tiles" and config.arithmetic == "direct"
+    alone = config.cluster_k == 1 and not config.staging_over_buffers
+    return shared and alone and (config.filter_resident or config.filter_stages > 2) and geometry.plane_taps[0] > 1
 
 
 def stores_runs(geometry: WgmmaGeometry) -> bool:

@@ -332,6 +332,7 @@ RULE_CASES: list[tuple[str, str, dict[str, Any], dict[str, Any], str | None]] = 
      "do not share filter stages"),
     ("split tiles is ordered, or", RULES_SHAPE, TILES, {"ordered": False}, None),
     ("promotion is for fp8", RULES_SHAPE, {}, {"promotion": True}, "need no promotion"),
+    ("apart is for two consumers", RULES_SHAPE, {}, {"apart": True}, "share tiles of several taps"),
     ("ordered is for split tiles", RULES_SHAPE, {}, {"ordered": True}, "turns are for consumers"),
     ("a resident filter has", "n1c8h9w9k72r3s3", {},
      {"filter_resident": True, "filter_stages": 1, "tile_order": "zigzag"}, "resident filters are those of one tile"),

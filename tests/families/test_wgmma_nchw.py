@@ -49,6 +49,11 @@ CASES: dict[str, tuple[str, str, str, dict[str, Any], tuple[int, ...]]] = {
     "bulk, tf32": ("n2c40h9w43k40r3s3", "nhwc-nchw", "tf32", BULK | {"tile": (1, 4, 41), "joined_rows": 2}, (2,)),
     # runs so short that no bulk copy is made of some: 12 pixels from anywhere
     "bulk, short": ("n3c8h5w14k24r3s3", "nhwc-nchw", "fp16", BULK | {"tile": (1, 1, 12)}, (0,)),
+    # the second consumer begins 4 taps later, at the first tile alone
+    "bulk, apart": (
+        "n5c72h8w12k72r3s3", "nhwc-nchw", "fp16",
+        FILTERS | BULK | {"tile": (1, 3, 10), "apart": True, "filter_stages": 6}, SEEDS,
+    ),
     # consumers at different tiles; filters of 64 of 128 channels stay
     "both, in turn": ("n7c24h8w12k128r3s3", "nchw", "fp16", AHEAD | BULK | TURNS | {"tile": (1, 2, 10)}, SEEDS),
 }  # fmt: skip
@@ -70,8 +75,17 @@ RUNS: dict[str, Any] = {
 ODD: dict[str, Any] = {
     "config": BULK | {"tile": (1, 2, 11), "joined_rows": 2}, "shape": "n3c24h7w13k40r3s3", "layout": "nhwc-nchw",
 }  # fmt: skip
+APART: dict[str, Any] = {
+    "config": FILTERS | {"tile": (1, 3, 8), "apart": True, "filter_stages": 4}, "shape": "n5c24h8w12k72r3s3",
+    "layout": "nhwc-nchw",
+}  # fmt: skip
 FENCE = "ptx::fence_proxy_async_shared_cta();"
 MUTANTS = {
+    "apart: the second consumer waits for a tap beyond the stages": one(
+        "kFilterResident ? R * S : kFilterStages - 2,", "R * S,", **APART
+    ),
+    "apart: the first one tells it at each tile": one("consumer.leads = false;", "", **APART),
+    "apart: nobody tells it": one("kApart && index == 0}", "false}", **APART),
     "ahead: images are not awaited": one("!= IMAGE_PARTS) ptx", "== 0xffffffff) ptx", **ONWARD),
     "ahead: one part is awaited": one("!= IMAGE_PARTS) ptx", "== 0) ptx", **ONWARD),
     "ahead: the tile's last image is not awaited": one(
