@@ -191,7 +191,7 @@ RULES = (
         "linear, arithmetic direct, and the grid can be a multiple of the tiles along K",
         holds=lambda problem, target, config: (
             not config.filter_resident
-            or (config.filter_stages == 1 and _stays_resident(_geometry(problem, config), target))
+            or (config.filter_stages == 1 and stays_resident(_geometry(problem, config), target))
         ),
     ),
     Rule(
@@ -284,7 +284,8 @@ def comes_ahead(problem: ConvProblem, config: WgmmaConfig) -> bool:
     return plain and turned is not None and config.cluster_k == 1 and not config.stored_by_producers
 
 
-def _stays_resident(geometry: WgmmaGeometry, target: Target) -> bool:
+def stays_resident(geometry: WgmmaGeometry, target: Target) -> bool:
+    """Whether each CTA can keep the filters of its output channels."""
     config = geometry.config
     several = config.tile_order == "linear" and config.arithmetic == "direct" and not config.staging_over_buffers
     return geometry.tiles_k == 1 or (several and geometry.tiles_k <= target.sm_count)

@@ -13,7 +13,7 @@ from im2wingen.families.wgmma_config import CHANNELS_M, InputStaging, Order, Spl
 from im2wingen.families.wgmma_cost import estimated_cycles
 from im2wingen.families.wgmma_geometry import WgmmaGeometry
 from im2wingen.families.wgmma_landing import SPLIT_CHANNELS
-from im2wingen.families.wgmma_rules import CLUSTERS, ROW_BYTES, RULES, other_registers
+from im2wingen.families.wgmma_rules import CLUSTERS, ROW_BYTES, RULES, other_registers, stays_resident
 from im2wingen.families.wgmma_split_space import (
     by_sums,
     fits,
@@ -191,7 +191,7 @@ def _may_fit(problem: ConvProblem, target: Target, config: WgmmaConfig) -> bool:
         return False
     if config.split == "pixels" and config.subtiles % config.num_consumer_warpgroups:
         return False
-    if config.filter_resident and config.staging_over_buffers and geometry.tiles_k > 1:
+    if config.filter_resident and not stays_resident(geometry, target):
         return False
     return fits(problem, target, replace(config, patch_stages=geometry.least_patch_stages))
 

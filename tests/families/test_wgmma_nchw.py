@@ -102,6 +102,7 @@ MUTANTS = {
         "ptx::cp_async_bulk_wait_group_read<0>();\n  __syncwarp();  // all", "__syncwarp();  // all", **RUNS
     ),
     "bulk: no proxy fence": one(f"{FENCE}\n  __syncwarp();  // the runs", "__syncwarp();  // the runs", **RUNS),
+    "bulk: the stores are not committed": one("ptx::cp_async_bulk_commit_group();\n#pragma", "#pragma", **RUNS),
     "bulk: lanes are not awaited": one("__syncwarp();  // the runs are complete", "", **RUNS),
     "bulk: runs begin at whole units": one("run.begin % OUTPUT_UNIT + run.body,", "run.body,", **RUNS),
     "bulk: nothing in front": one("if (at < run.body && channel < channels)", "if (false)", **RUNS),
