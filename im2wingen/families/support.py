@@ -129,11 +129,10 @@ def channels_last(problem: ConvProblem, *, channels: int, beside: bool = False) 
     return replace(launch, beside=beside), size
 
 
-def filter_channels_last(problem: ConvProblem, *, channels: int, counters: int = 0) -> tuple[Launch, int] | None:
+def filter_channels_last(problem: ConvProblem, *, channels: int) -> tuple[Launch, int] | None:
     """The launch that writes workspace `packed`, a KCRS filter as [K][tap][channels], and its bytes.
 
-    So many 4-byte counters follow the filter, and are made zero. None where the filter is KRSC, elements have 8 bits,
-    or the taps of a few channels don't fit shared memory.
+    None where the filter is KRSC, elements have 8 bits, or the taps of a few channels don't fit shared memory.
     """
     taps = problem.r * problem.s
     if problem.w_layout != "kcrs" or problem.element_bytes == 1:
@@ -142,10 +141,7 @@ def filter_channels_last(problem: ConvProblem, *, channels: int, counters: int =
         return None
     elements = problem.k * taps * channels
     images = ceil_div(problem.k, _filters_at_once(problem))
-    launch, size = _turn(
-        problem, "w", "packed", channels=channels, runs=True, images=images, tiles=1, elements=elements
-    )
-    return replace(launch, values={**launch.values, "COUNTERS": counters}), size + 4 * counters
+    return _turn(problem, "w", "packed", channels=channels, runs=True, images=images, tiles=1, elements=elements)
 
 
 def _filters_at_once(problem: ConvProblem) -> int:
@@ -169,7 +165,6 @@ def _turn(
         values={
             **problem_values(problem), "CHANNELS": channels, "TILES_PIXELS": tiles, "FILTER": name == "w",
             "FILTERS": _filters_at_once(problem) if name == "w" else 1, "RUNS": runs, "THREADS": _THREADS,
-            "COUNTERS": 0,
         },
         grid=(images * tiles * ceil_div(channels, _TURNED), 1, 1), block=_THREADS, smem_bytes=0,
         arguments=(name, turned), l2_bytes=2 * size,

@@ -4,9 +4,9 @@ from im2wingen.families import wgmma_rules
 from im2wingen.families.base import AnyTarget, Family, Launch, Plan, TemplateValue, TensorMap
 from im2wingen.families.support import ceil_div, channels_last, filter_channels_last, pack_filter, problem_values
 from im2wingen.families.wgmma_axes import flattened, horizontal, vertical
-from im2wingen.families.wgmma_config import CHANNELS_M, WgmmaConfig
+from im2wingen.families.wgmma_config import WgmmaConfig
 from im2wingen.families.wgmma_cost import cta_cycles
-from im2wingen.families.wgmma_geometry import PIECE_PIXELS, WgmmaGeometry
+from im2wingen.families.wgmma_geometry import WgmmaGeometry
 from im2wingen.families.wgmma_rules import RULES
 from im2wingen.families.wgmma_space import default, has_shapes, suggest
 from im2wingen.families.wgmma_split import landing_maps, split_filter, split_filter_map
@@ -36,16 +36,13 @@ def plan(problem: ConvProblem, target: Target, config: WgmmaConfig) -> Plan:
         launches.append(launch)
         workspace["packed"], filter_name = size, "packed"
     elif problem.w_layout != "krsc" or geometry.channels != problem.c:
-        turned = filter_channels_last(problem, channels=geometry.channels, counters=geometry.counters)
+        turned = filter_channels_last(problem, channels=geometry.channels)
         launch, size = turned or pack_filter(problem, order="row", channels_contiguous=True, channels=geometry.channels)
         launches.append(launch)
         workspace["packed"], filter_name = size, "packed"
     if problem.x_layout != "nhwc" and config.input_staging == "tma":
         launch, size = channels_last(problem, channels=geometry.channels, beside=bool(launches))
         launches.append(launch)
-        workspace["channels_last"], input_name = size, "channels_last"
-    if config.input_staging == "ahead":
-        size = problem.n * problem.h * problem.w * geometry.channels * problem.element_bytes
         workspace["channels_last"], input_name = size, "channels_last"
     cluster = config.cluster_k
     one_tile = cluster > 1 or config.staging_over_buffers
@@ -65,7 +62,7 @@ def plan(problem: ConvProblem, target: Target, config: WgmmaConfig) -> Plan:
                 "CHANNELS": geometry.channels,
                 "PRODUCERS": config.num_producer_warpgroups,
                 "CONSUMERS": config.num_consumer_warpgroups,
-                "TRANSPOSED": config.input_staging == "transposed",
+                "TRANSPOSED": config.input_staging != "tma",
                 "TILE_N": config.tile_n,
                 "TILE_P": config.tile_p,
                 "TILE_Q": config.tile_q,
@@ -102,21 +99,7 @@ def _last_arguments(geometry: WgmmaGeometry, filter_name: str) -> tuple[str | tu
     """After the maps of x and w. What a config has no use for is some other map or array."""
     if geometry.config.arithmetic == "split":
         return ("packed", "bias", "y", "x", "w")
-    output = (_output_map(geometry, filter_name),)
-    if geometry.config.input_staging == "ahead":
-        return (output, (_source_map(geometry),), "bias", "y", "x", "w", "channels_last", "packed")
-    return (output, output, "bias", "y", "x", "w", "y", "y")
-
-
-def _source_map(geometry: WgmmaGeometry) -> TensorMap:
-    """The (H*W, C, N) of an NCHW x that is brought into NHWC; a box is a piece."""
-    problem = geometry.problem
-    plane = problem.h * problem.w * problem.element_bytes
-    return TensorMap(
-        array="x", element=problem.precision, dims=(problem.h * problem.w, problem.c, problem.n),
-        strides_bytes=(plane, problem.c * plane), box=(PIECE_PIXELS, CHANNELS_M, 1), swizzle_bytes=64,
-        l2_promotion_bytes=geometry.config.l2_promotion_bytes,
-    )  # fmt: skip
+    return ((_output_map(geometry, filter_name),), "bias", "y", "x", "w")
 
 
 def _split_values(geometry: WgmmaGeometry) -> dict[str, TemplateValue]:
@@ -132,19 +115,21 @@ def _split_values(geometry: WgmmaGeometry) -> dict[str, TemplateValue]:
 
 def _direct_values(geometry: WgmmaGeometry) -> dict[str, TemplateValue]:
     """What wgmma.cu.j2 has and wgmma_split.cu.j2 has not."""
-    config = geometry.config
+    config, pieces = geometry.config, geometry.pieces
     return {
         "SUM": "int32_t" if geometry.problem.precision == "int8" else "float",
         "PRODUCT": _PRODUCTS[geometry.problem.precision],
-        "AHEAD": config.input_staging == "ahead",
+        "TURNED": config.input_staging == "turned",
         "PIECE_STAGES": config.piece_stages,
+        "WHOLE_ROWS": pieces.whole_rows,
+        "LINE_ROWS": pieces.line_rows,
+        "PIECE_LINES": pieces.lines,
         "BULK_STORED": config.bulk_store,
         "PREFETCHED": config.prefetch,
         "STORE_GROUPS": config.store_groups,
         "STAGING_OVER_BUFFERS": config.staging_over_buffers,
         "STORED_BY_PRODUCERS": config.stored_by_producers,
         "PROMOTION": config.promotion,
-        "APART": config.apart,
         "ORDERED": config.ordered,
     }
 
@@ -157,6 +142,8 @@ def _input_maps(geometry: WgmmaGeometry, name: str, filter_name: str) -> tuple[T
     problem, config = geometry.problem, geometry.config
     if config.input_staging == "transposed" and config.arithmetic == "split":
         return landing_maps(geometry)
+    if config.input_staging == "turned":
+        return (geometry.pieces.tensor_map(),)
     if config.input_staging == "transposed":
         return geometry.planes * (_filter_map(geometry, filter_name),)
     rows, columns = vertical(problem), horizontal(problem)

@@ -9,7 +9,7 @@ from im2wingen.families.tiles import PixelTile
 Mapping = Literal["rows", "block"]
 Split = Literal["filters", "pixels", "tiles"]
 Order = Literal["linear", "zigzag"]
-InputStaging = Literal["tma", "ahead", "transposed"]
+InputStaging = Literal["tma", "transposed", "turned"]
 
 _REGISTERS = 65536  # of an SM
 CHANNELS_M = 64  # output channels of a wgmma
@@ -22,11 +22,9 @@ class WgmmaConfig(Config):
     arithmetic: Arithmetic  # of fp32: split in halves; of all else: the tensor cores' own
     mapping: Mapping  # of the pixels of a subtile to wgmma's N
     split: Split  # what the consumers share
-    input_staging: (
-        InputStaging  # of an NCHW x: tma after a kernel that brings it into NHWC, or ahead, by warps of this one
-    )
-    # that do so for tiles to come, or transposed on its way into the patch
-    piece_stages: int  # of x brought ahead: pieces that a warp has at a time; else 1
+    input_staging: InputStaging  # of an NCHW x: tma after a kernel that brings it into NHWC, or transposed in this one:
+    # by threads that read it, or turned in shared memory, where TMA brings it
+    piece_stages: int  # of x that is turned; else 1
     prefetch: bool  # of what is to be transposed, to L2
     num_producer_warpgroups: int
     num_consumer_warpgroups: int
@@ -47,7 +45,6 @@ class WgmmaConfig(Config):
     staging_over_buffers: bool  # of what is stored, where each CTA has one tile
     l2_promotion_bytes: int  # of x
     promotion: bool  # of fp8: sums of block_k channels of a tap, cut to about 14 bits, are added up in fp32
-    apart: bool  # two consumers of a tile begin some taps apart
     ordered: bool  # consumers of different tiles take strict turns
     programmatic_launch: bool
     tile_order: Order
@@ -68,20 +65,11 @@ class WgmmaConfig(Config):
     @property
     def producer_registers(self) -> int:
         """Likewise, where there are several consumers."""
-        if self._lean_producers:
-            return 24
-        if self.num_producer_warpgroups == 2 or self.stored_by_producers or self.input_staging == "ahead":
+        if self.num_producer_warpgroups == 2 or self.stored_by_producers:
             return 40
-        if self.input_staging == "transposed" or self.arithmetic == "split":
+        if self.input_staging != "tma" or self.arithmetic == "split":
             return 56
         return 24 if self.num_consumer_warpgroups == 2 else 32
-
-    @property
-    def _lean_producers(self) -> bool:
-        """Whether two consumers of many pixels leave those who bring x ahead few registers."""
-        pixels = self.tile.pixels // (self.num_consumer_warpgroups if self.split == "pixels" else 1)
-        two = self.num_producer_warpgroups == 1 and self.num_consumer_warpgroups == 2
-        return self.input_staging == "ahead" and two and pixels > 384
 
     @property
     def block_n(self) -> int:

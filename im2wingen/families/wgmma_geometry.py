@@ -7,11 +7,11 @@ from im2wingen.families.support import ceil_div, round_up, unit_elements
 from im2wingen.families.wgmma_axes import horizontal, vertical
 from im2wingen.families.wgmma_config import CHANNELS_M, WgmmaConfig
 from im2wingen.families.wgmma_landing import Landing, landing_of
+from im2wingen.families.wgmma_pieces import Pieces
 from im2wingen.problem import ConvProblem
 
 STEP_BYTES = 32  # along K, of a wgmma
 _BARRIER_BYTES = 8
-PIECE_PIXELS = 32  # of x brought ahead, of 64 channels: one load
 _LANDING_UNIT = 128  # bytes that what lands begins at a multiple of
 SUM_GROUP_BYTES = 8 * CHANNELS_M * 4  # partial sums of 8 pixels
 
@@ -244,31 +244,15 @@ class WgmmaGeometry:
         return ((rows * self.problem.q + 2 * unit - 2) // unit | 1) * unit
 
     @property
-    def ahead_warps(self) -> int:
-        """That bring an NCHW x into NHWC."""
-        return 4 * self.config.num_producer_warpgroups - 2
-
-    @property
-    def image_parts(self) -> int:
-        """Of x brought ahead: what warps claim, 64 channels of the pixels of their pieces."""
-        pixels = self.problem.h * self.problem.w
-        return ceil_div(self.channels, CHANNELS_M) * ceil_div(pixels, self.config.piece_stages * PIECE_PIXELS)
-
-    @property
-    def counters(self) -> int:
-        """Behind a packed filter: parts of x that are claimed, and for each image those that are written."""
-        return round_up(1 + self.problem.n, 4) if self.config.input_staging == "ahead" else 0
-
-    @property
-    def _ahead_bytes(self) -> int:
-        stages = self.ahead_warps * self.config.piece_stages
-        return stages * (PIECE_PIXELS * CHANNELS_M * 2 + _BARRIER_BYTES) + 4
+    def pieces(self) -> Pieces:
+        """Of an x that is turned."""
+        return Pieces(problem=self.problem, config=self.config, patch_h=self.patch_h, patch_w=self.patch_w)
 
     @property
     def smem_bytes(self) -> int:
         """Dynamic shared memory of a CTA."""
-        if self.config.input_staging == "ahead":
-            return round_up(self._smem_bytes, 1024) + self._ahead_bytes
+        if self.config.input_staging == "turned":
+            return round_up(self._smem_bytes, 128) + self.pieces.smem_bytes
         return self._smem_bytes
 
     @property

@@ -1,7 +1,7 @@
 """What a wgmma config must obey, and which problems the family takes."""
 
 from im2wingen.families.base import AnyTarget, Rule
-from im2wingen.families.support import ceil_div, filter_channels_last, foreign_layout, round_up, unit_elements
+from im2wingen.families.support import ceil_div, foreign_layout, unit_elements
 from im2wingen.families.wgmma_axes import flattened, horizontal, vertical
 from im2wingen.families.wgmma_config import WgmmaConfig
 from im2wingen.families.wgmma_geometry import WgmmaGeometry
@@ -131,14 +131,17 @@ RULES = (
         holds=lambda problem, target, config: config.input_staging == "tma" or problem.x_layout == "nchw",
     ),
     Rule(
-        sentence="x comes ahead where it is NCHW of 16-bit elements, an image's pixels are a multiple of 8, the filter "
-        "is KCRS of taps that a CTA can turn, without a cluster or stored_by_producers",
-        holds=lambda problem, target, config: config.input_staging != "ahead" or comes_ahead(problem, config),
+        sentence="turned input staging is for 16-bit elements without stride, rows of x that are multiples of 16 bytes "
+        "(or patches of whole rows without padding, and images that are), and at most 248 columns of a "
+        "patch and in front of it",
+        holds=lambda problem, target, config: (
+            config.input_staging != "turned" or _geometry(problem, config).pieces.possible
+        ),
     ),
     Rule(
-        sentence="piece_stages is 2 to 4 where x comes ahead, else 1",
+        sentence="piece_stages is 2 or more where x is turned, else 1",
         holds=lambda problem, target, config: (
-            2 <= config.piece_stages <= 4 if config.input_staging == "ahead" else config.piece_stages == 1
+            config.piece_stages >= 2 if config.input_staging == "turned" else config.piece_stages == 1
         ),
     ),
     Rule(
@@ -147,7 +150,7 @@ RULES = (
         holds=lambda problem, target, config: not config.bulk_store or stores_runs(_geometry(problem, config)),
     ),
     Rule(
-        sentence="num_producer_warpgroups is 1, or 2 where they transpose, go ahead or split for several consumers",
+        sentence="num_producer_warpgroups is 1, or 2 where they transpose or split for several consumers",
         holds=lambda problem, target, config: (
             config.num_producer_warpgroups == 1
             or (
@@ -176,11 +179,6 @@ RULES = (
     Rule(
         sentence="promotion is for fp8",
         holds=lambda problem, target, config: not config.promotion or problem.precision in ("e4m3", "e5m2"),
-    ),
-    Rule(
-        sentence="apart is for two consumers that share tiles, of direct arithmetic, without a cluster or staging over "
-        "the buffers; the filter is resident or has 3 stages or more, and the first patch has several taps",
-        holds=lambda problem, target, config: not config.apart or may_be_apart(_geometry(problem, config)),
     ),
     Rule(
         sentence="ordered is for split tiles",
@@ -277,26 +275,11 @@ RULES = (
 )
 
 
-def comes_ahead(problem: ConvProblem, config: WgmmaConfig) -> bool:
-    """Whether warps of the kernel itself can bring x into NHWC."""
-    plain = problem.x_layout == "nchw" and problem.element_bytes == 2 and problem.h * problem.w % 8 == 0
-    turned = filter_channels_last(problem, channels=round_up(problem.c, unit_elements(problem)))
-    return plain and turned is not None and config.cluster_k == 1 and not config.stored_by_producers
-
-
 def stays_resident(geometry: WgmmaGeometry, target: Target) -> bool:
     """Whether each CTA can keep the filters of its output channels."""
     config = geometry.config
     several = config.tile_order == "linear" and config.arithmetic == "direct" and not config.staging_over_buffers
     return geometry.tiles_k == 1 or (several and geometry.tiles_k <= target.sm_count)
-
-
-def may_be_apart(geometry: WgmmaGeometry) -> bool:
-    """Whether the second consumer can begin later than the first."""
-    config = geometry.config
-    shared = config.num_consumer_warpgroups == 2 and config.split != "tiles" and config.arithmetic == "direct"
-    alone = config.cluster_k == 1 and not config.staging_over_buffers
-    return shared and alone and (config.filter_resident or config.filter_stages > 2) and geometry.plane_taps[0] > 1
 
 
 def stores_runs(geometry: WgmmaGeometry) -> bool:

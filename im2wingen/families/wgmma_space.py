@@ -161,7 +161,7 @@ def _all_shapes(problem: ConvProblem, target: Target) -> Iterator[WgmmaConfig]:
             tile_n=1, tile_p=1, tile_q=1, joined_rows=1, block_k=block_k, cluster_k=1, patch_stages=1,
             filter_resident=resident, filter_stages=1 if resident else 2, store_groups=1, l2_promotion_bytes=128,
             staging_over_buffers=False, stored_by_producers=False, bulk_store=False, piece_stages=1, promotion=False,
-            apart=False, ordered=split == "tiles", programmatic_launch=False, tile_order="linear",
+            ordered=split == "tiles", programmatic_launch=False, tile_order="linear",
         )  # fmt: skip
         for config in chain(tiled(problem, base), runs_of_rows(problem, base)):
             tiles = WgmmaGeometry(problem=problem, config=config).tiles

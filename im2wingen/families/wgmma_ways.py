@@ -6,26 +6,26 @@ from dataclasses import replace
 from im2wingen.families.support import ceil_div
 from im2wingen.families.wgmma_config import InputStaging, WgmmaConfig
 from im2wingen.families.wgmma_geometry import WgmmaGeometry
-from im2wingen.families.wgmma_rules import comes_ahead, stores_runs
+from im2wingen.families.wgmma_rules import stores_runs
 from im2wingen.families.wgmma_split_space import fits
 from im2wingen.problem import ConvProblem
 from im2wingen.target import Target
 
-_PIECE_STAGES = (4, 3, 2)
+_PIECE_STAGES = (6, 4, 3, 2)
 _MOST_JOINED = 16  # rows of a tile whose channels are runs in y
 
 
 def ways(config: WgmmaConfig, problem: ConvProblem, target: Target) -> Iterator[WgmmaConfig]:
     """A shape whose NHWC x comes by TMA, likewise for an NCHW x, with each kind of stores for y.
 
-    The fewest pieces, where x comes ahead. Some of what comes may break rules.
+    The fewest pieces, where x is turned. Some of what comes may break rules.
     """
     if config.arithmetic == "split":
         yield config
         return
     for staging, producers in _stagings(config, problem):
         brought = replace(config, input_staging=staging, num_producer_warpgroups=producers)
-        if staging == "ahead":
+        if staging == "turned":
             brought = replace(brought, piece_stages=_PIECE_STAGES[-1])
         in_bulk = replace(brought, bulk_store=True)
         if stores_runs(WgmmaGeometry(problem=problem, config=in_bulk)):
@@ -40,8 +40,10 @@ def _stagings(config: WgmmaConfig, problem: ConvProblem) -> Iterator[tuple[Input
     yield "tma", 1
     if problem.x_layout == "nhwc" or config.cluster_k > 1:
         return
-    if comes_ahead(problem, replace(config, input_staging="ahead")):
-        yield "ahead", 1
+    if WgmmaGeometry(problem=problem, config=config).pieces.possible:
+        yield "turned", 1
+        if config.num_consumer_warpgroups > 1:
+            yield "turned", 2
     yield "transposed", 1
     if config.num_consumer_warpgroups > 1:
         yield "transposed", 2
@@ -49,7 +51,7 @@ def _stagings(config: WgmmaConfig, problem: ConvProblem) -> Iterator[tuple[Input
 
 def piece_stages(config: WgmmaConfig, problem: ConvProblem, target: Target) -> list[int]:
     """As many as fit beside the fewest stages of all else that keep the tensor core busy."""
-    if config.input_staging != "ahead":
+    if config.input_staging != "turned":
         return [1]
     roomy = replace(config, patch_stages=2, filter_stages=1 if config.filter_resident else 4)
     return [count for count in _PIECE_STAGES if fits(problem, target, replace(roomy, piece_stages=count))] or [2]

@@ -9,12 +9,11 @@ __device__ __forceinline__ void consume_tiles(const Smem& smem, int index, const
   const int thread = threadIdx.x % 128, lane = thread % 32;
   const int first = blockIdx.x + (kSplit == TILES ? index * gridDim.x : 0);
   unsigned char* staging = smem.staging + index * STAGING_BYTES;
-  Consumer consumer = {index, lane, kApart && index == 0};
+  Consumer consumer = {index, lane};
   uint32_t staged = 0;  // tiles (kStoredByProducers)
   int* saw_nan = smem.saw_nan + 2 * index;
   if constexpr (kFilterResident) wait(smem.filter_full, 0);
   if (kOrdered && index == kConsumers - 1) ptx::barrier_arrive(4, 256);  // the first consumer begins
-  if (kApart && index == 1) ptx::barrier_sync(4, 256);  // the first one is ahead
   if (kSplit == TILES) consumer.skip_patches(index * CHUNKS * PLANES);
   for (int tile = first; tile < TILE_COUNT; tile += kTurns * gridDim.x) {
     Origin origin;

@@ -28,10 +28,7 @@ __device__ __forceinline__ Plane plane_at(int i) {
 constexpr int WARPGROUPS = kProducers + kConsumers, THREADS = 128 * WARPGROUPS;
 // Registers of a thread: all have as many at the launch; then consumers take what producers give.
 constexpr int LAUNCH_REGISTERS = 65536 / THREADS / 8 * 8;
-// Two consumers of so many pixels leave those who go ahead no more.
-constexpr bool kLeanProducers = kAhead && kProducers == 1 && kConsumers == 2 && TILE_N * TILE_P * TILE_Q / (kSplit == PIXELS ? kConsumers : 1) > 384;
-constexpr int PRODUCER_REGISTERS = kLeanProducers ? 24
-                                   : kProducers == 2 || kStoredByProducers || kAhead ? 40
+constexpr int PRODUCER_REGISTERS = kProducers == 2 || kStoredByProducers ? 40
                                    : kTransposed || kSplitOperands      ? 56
                                    : kConsumers == 2                    ? 24
                                                                         : 32;
@@ -110,7 +107,7 @@ static_assert((kPatchStages > 1 || PLANES * CHUNKS == 1) && (kFilterStages > 1 |
               "a buffer is given back once the products of the next one are under way");
 static_assert(!kTransposed || !kInputChannelsLast, "an NHWC x needs no transposition");
 static_assert(sizeof(Element) > 1 || kInputChannelsLast, "8-bit elements are neither transposed nor turned");
-static_assert(kProducers == 1 || ((kTransposed || kSplitOperands || kAhead) && kConsumers > 1), "a second warpgroup of producers has nothing to do");
+static_assert(kProducers == 1 || ((kTransposed || kSplitOperands) && kConsumers > 1), "a second warpgroup of producers has nothing to do");
 static_assert(!kPrefetched || kTransposed, "TMA needs no prefetch");
 static_assert(kSplit != TILES || kFilterResident, "consumers at different tiles do not share filter stages");
 static_assert(kSplit != TILES || kOrdered || kPatchStages % (kConsumers * PLANES * CHUNKS) == 0,

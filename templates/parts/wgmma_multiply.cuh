@@ -53,11 +53,6 @@ __device__ __forceinline__ void begin_with(Accumulators& acc, const Biases& bias
   }
 }
 
-// Taps by which the second consumer is late: fewer than filter stages, and all of the first patch.
-constexpr int MOST_LAG = kFilterResident ? R * S : kFilterStages - 2, FIRST_TAPS = Vertical::count(0) * Horizontal::count(0);
-constexpr int LAG = MOST_LAG < FIRST_TAPS - 1 ? MOST_LAG : FIRST_TAPS - 1;
-static_assert(!kApart || (kConsumers == 2 && kSplit != TILES && !kStagingOverBuffers && kClusterK == 1 && LAG > 0), "two consumers share tiles of several taps");
-
 // A tile's sums, or the CTA's share of them; with BEGUN added to what is there. A tap's products are one commit group; once the next tap's are under way, its
 // buffers are given back.
 template <bool BEGUN>
@@ -88,10 +83,6 @@ __device__ __forceinline__ void multiply_tile(Accumulators& acc, const Smem& sme
 #pragma unroll 1
         for (int tap_w = 0; tap_w < plane.taps_w; ++tap_w, ++tap) {
           if (!share.holds(tap)) continue;
-          if (kApart && tap == LAG && consumer.leads) {
-            ptx::barrier_arrive(4, 256);  // the second one begins
-            consumer.leads = false;
-          }
           if constexpr (!kFilterResident) {
             buffer = consumer.filter.stage;
             wait(smem.filter_full + buffer, consumer.filter.parity);

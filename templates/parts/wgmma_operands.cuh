@@ -16,7 +16,6 @@ __device__ __forceinline__ uint32_t smem_address(const void* smem) {
 // A consumer's places in the rings, and what it has to give back.
 struct Consumer {
   int index, lane;
-  bool leads = false;  // and is not yet LAG taps ahead
   Ring<kPatchStages> patch;
   Ring<kFilterStages> filter;
 

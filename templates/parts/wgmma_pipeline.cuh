@@ -38,19 +38,13 @@ struct InputMaps {
   ptx::TensorMap plane[PLANES];  // (C, N, columns, rows) of a plane, innermost first
 };
 
-struct NothingBefore {
-  __device__ __forceinline__ void operator()(const Origin&) const {}
-};
-
-// Loops stay rolled: the producer has few registers. `before_tile(origin)` comes before a tile's patches.
-template <class BeforeTile = NothingBefore>
-__device__ __forceinline__ void load_patches(const Smem& smem, const InputMaps& input, BeforeTile before_tile = {}) {
+// Loops stay rolled: the producer has few registers.
+__device__ __forceinline__ void load_patches(const Smem& smem, const InputMaps& input) {
   Ring<kPatchStages> ring;
   const Share share = own_share();
 #pragma unroll 1
   for (int tile = first_tile(); tile < TILE_COUNT; tile += tile_step()) {
     const Origin origin = origin_of(tile);
-    before_tile(origin);
 #pragma unroll 1
     for (int chunk = share.first_chunk(); chunk <= share.last_chunk(); ++chunk) {
       int tap = chunk * (R * S);

@@ -111,7 +111,7 @@ def test_which_problems_are_taken(shape: str, precision: str, layout: str, sente
 def test_maps(precision: str, y_element: str, y_box: int) -> None:
     problem = ConvProblem.parse("n3c48h9w11k40r3s3", precision=precision)
     plan = WGMMA.plan(problem, TARGET, config_of(problem, tile=(2, 3, 5)))
-    (x,), (w,), (y,), _ = (maps for maps in plan.launches[-1].arguments if not isinstance(maps, str))
+    (x,), (w,), (y,) = (maps for maps in plan.launches[-1].arguments if not isinstance(maps, str))
     assert (x.element, x.dims, x.box) == (precision, (48, 3, 11, 9), (128, 2, 7, 5))
     assert (w.element, w.strides_bytes, w.box) == (precision, (48, 9 * 48), (128, 1, 64))
     pixel = 40 * y.element_bytes

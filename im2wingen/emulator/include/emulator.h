@@ -26,7 +26,6 @@
 #include "ptx_cache_policy.h"
 #include "ptx_cp_async.h"
 #include "ptx_cvt.h"
-#include "ptx_global_order.h"
 #include "ptx_griddepcontrol.h"
 #include "ptx_ldmatrix.h"
 #include "ptx_max.h"

@@ -24,7 +24,6 @@ struct Grid {
   unsigned live = 0;
   std::mt19937 random;
   uint64_t hasty = 0;  // a bit a warpgroup: its threads rather run ahead of the others
-  size_t pauses = 0;   // since a thread became ready otherwise
   char* stacks = nullptr;
 } grid;
 
@@ -149,7 +148,6 @@ Thread& thread_at(unsigned index) { return grid.threads[self().cluster_rank * gr
 unsigned lane_index() { return self().lane(); }
 
 void make_ready(std::vector<Thread*> threads) {
-  grid.pauses = 0;
   const unsigned seed = grid.launch.seed;
   std::sort(threads.begin(), threads.end(), std::less<>());
   if (seed > 1) std::shuffle(threads.begin(), threads.end(), grid.random);
@@ -185,16 +183,6 @@ void let_others_run() {
   if (grid.launch.seed <= 1 || grid.ready.empty() || grid.random() % 2 == 0) return;
   grid.ready.push_back(&thread);
   run(thread.fiber, take_ready(), false);
-}
-
-void pause() {
-  constexpr size_t kMost = 1000000;
-  Thread& thread = self();
-  if (++grid.pauses > kMost) fail("deadlock: what is waited for in nanosleep does not come");
-  if (grid.pauses > 2 * grid.ready.size()) land_a_load();  // nobody but who pauses can run
-  grid.ready.push_back(&thread);
-  Thread& next = take_ready();
-  if (&next != &thread) run(thread.fiber, next, false);
 }
 
 void run_grid(const Launch& launch) {
