@@ -143,7 +143,7 @@ def _input_maps(geometry: WgmmaGeometry, name: str, filter_name: str) -> tuple[T
     if config.input_staging == "transposed" and config.arithmetic == "split":
         return landing_maps(geometry)
     if config.input_staging == "turned":
-        return (geometry.pieces.tensor_map(),)
+        return geometry.pieces.tensor_maps()
     if config.input_staging == "transposed":
         return geometry.planes * (_filter_map(geometry, filter_name),)
     rows, columns = vertical(problem), horizontal(problem)

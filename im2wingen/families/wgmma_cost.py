@@ -33,8 +33,7 @@ _PROMOTION = 150.0  # from the last product of a partial sum to the first of the
 _PATCH = 150.0  # likewise, of two patches
 _TRANSPOSED_BYTES = 4.0  # a cycle, of patches whose pixels a warpgroup transposes in whole vectors
 _SEVERAL_IMAGES = 0.4  # of it, where a patch is of several images
-_TURNED_BYTES, _TURNED_IMAGES = 14.0, 7.0  # likewise, of patches that TMA brings in pieces of an image; and of several
-_TURNED_ACCESSES = 3  # of shared memory for each byte that is turned
+_TURNED_BYTES, _TURNED_IMAGES = 14.0, 7.0  # likewise, of pieces that TMA brings of an image; and of several
 _PASS = 4000.0  # a kernel before this one, besides its bytes
 _EXCHANGE = 1200.0  # of a cluster's sums, besides their bytes: two barriers and the way to a peer
 _PEER_BYTES = 16  # a cycle, that an SM reads of its peers' shared memory
@@ -88,11 +87,12 @@ def tile_cycles(geometry: WgmmaGeometry) -> tuple[float, float]:
         rate *= (1 if whole else 0.5) * (1 if config.tile_n == 1 else _SEVERAL_IMAGES)
         busy = max(busy, patches / rate)
     if config.input_staging == "turned":
-        patches = geometry.planes * geometry.chunks * geometry.patch_bytes
+        brought = geometry.planes * geometry.chunks * geometry.pieces.patch_bytes
+        written = geometry.planes * geometry.chunks * geometry.patch_bytes * problem.stride_w
         operands = taps * geometry.steps * products * (64 + geometry.wgmma_n) * STEP_BYTES
-        shared = operands + _TURNED_ACCESSES * patches + loads - patches
+        shared = operands + 2 * brought + written  # pieces land, and are read
         rate = _TURNED_BYTES if config.tile_n == 1 else _TURNED_IMAGES
-        busy = max(busy, patches / rate, shared / (_SMEM_BYTES * _SMEM_SHARE))
+        busy = max(busy, brought / rate, shared / (_SMEM_BYTES * _SMEM_SHARE))
     return busy, epilogue
 
 

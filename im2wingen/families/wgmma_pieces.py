@@ -5,6 +5,7 @@ from math import gcd
 
 from im2wingen.families.base import TensorMap
 from im2wingen.families.support import ceil_div, round_up
+from im2wingen.families.wgmma_axes import horizontal, vertical
 from im2wingen.families.wgmma_config import WgmmaConfig
 from im2wingen.problem import ConvProblem
 
@@ -27,8 +28,9 @@ class Pieces:
     def possible(self) -> bool:
         """Whether TMA can bring lines of x, whose pixels are neighbours in the patch too."""
         problem = self.problem
-        plain = problem.x_layout == "nchw" and problem.stride_h == problem.stride_w == 1 and problem.element_bytes == 2
-        whole = self.patch_w == problem.w and not problem.has_padding and problem.h * problem.w % 8 == 0
+        plain = problem.x_layout == "nchw" and problem.element_bytes == 2
+        near = problem.stride_h == problem.stride_w == 1 and not problem.has_padding
+        whole = near and self.patch_w == problem.w and problem.h * problem.w % 8 == 0
         return plain and (not self.whole_rows or whole) and self.pitch <= _MAX_BOX
 
     @property
@@ -51,7 +53,8 @@ class Pieces:
 
     def _pitch(self, line_rows: int) -> int:
         """Of lines of so many rows: an odd number of 8, so that channels lie in different banks."""
-        pixels = line_rows * self.problem.w if self.whole_rows else self.patch_w
+        problem = self.problem
+        pixels = line_rows * problem.w if self.whole_rows else (self.patch_w - 1) * problem.stride_w + 1
         return 8 * (ceil_div(self._skew(line_rows) + pixels, 8) | 1)
 
     def _skew(self, line_rows: int) -> int:
@@ -60,7 +63,8 @@ class Pieces:
         if self.whole_rows:
             tiles = tile.p * problem.w if tile.p < problem.p else 0
             return 8 - gcd(8, tiles, line_rows * problem.w if line_rows < self.patch_h else 0)
-        return 8 - gcd(8, tile.q if tile.q < problem.q else 0, problem.pad_left)
+        apart = problem.dilation_w if horizontal(problem).used_planes > 1 else 0
+        return 8 - gcd(8, tile.q * problem.stride_w if tile.q < problem.q else 0, problem.pad_left, apart)
 
     @property
     def lines(self) -> int:
@@ -77,22 +81,36 @@ class Pieces:
         return min((lines for lines in odd if lines == 1 or self._fits(lines * self.pitch)), key=cost)
 
     @property
+    def patch_bytes(self) -> int:
+        """Of all pieces of a patch."""
+        lines = self.lines * ceil_div(ceil_div(self.patch_h, self.line_rows), self.lines)
+        return self.config.tile_n * lines * self.pitch * self.config.block_k * self.problem.element_bytes
+
+    @property
     def smem_bytes(self) -> int:
         """Of all stages, with their barriers."""
         piece = round_up(self.config.block_k * self.lines * self.pitch * self.problem.element_bytes, 128)
         return self.config.piece_stages * (piece + 2 * _BARRIER_BYTES)
 
-    def tensor_map(self) -> TensorMap:
-        """The (W, H, C, N) of x, or (H*W, 1, C, N) where lines are whole rows."""
-        problem = self.problem
-        row, plane = (problem.w * problem.element_bytes, problem.h * problem.w * problem.element_bytes)
-        image = (problem.h * problem.w, 1) if self.whole_rows else (problem.w, problem.h)
-        return TensorMap(
-            array="x", element=problem.precision, dims=(*image, problem.c, problem.n),
-            strides_bytes=(plane if self.whole_rows else row, plane, problem.c * plane),
-            box=(self.pitch, self.lines, self.config.block_k, 1), swizzle_bytes=0,
-            l2_promotion_bytes=self.config.l2_promotion_bytes,
-        )  # fmt: skip
+    def tensor_maps(self) -> tuple[TensorMap, ...]:
+        """Of each plane (W, its rows, C, N) of x, or (H*W, 1, C, N) where lines are whole rows."""
+        problem, element = self.problem, self.problem.element_bytes
+        rows, row, plane = vertical(problem), problem.w * element, problem.h * problem.w * element
+        step = plane if self.whole_rows else problem.stride_h * row
+        maps = []
+        for r in range(rows.used_planes):
+            top = rows.place(r)[0]
+            lines = (problem.w, ceil_div(problem.h - top, problem.stride_h))
+            image = (problem.h * problem.w, 1) if self.whole_rows else lines
+            maps.append(
+                TensorMap(
+                    array="x", element=problem.precision, offset_bytes=top * row, dims=(*image, problem.c, problem.n),
+                    strides_bytes=(step, plane, problem.c * plane),
+                    box=(self.pitch, self.lines, self.config.block_k, 1), swizzle_bytes=0,
+                    l2_promotion_bytes=self.config.l2_promotion_bytes,
+                )
+            )  # fmt: skip
+        return tuple(one for one in maps for _ in range(horizontal(problem).used_planes))
 
     def _fits(self, pixels: int) -> bool:
         return pixels * self.config.block_k * self.problem.element_bytes <= _MAX_BYTES

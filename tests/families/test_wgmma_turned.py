@@ -26,6 +26,7 @@ SIZES = {
     "odd rows": ("n2c40h9w24k72r3s3", {"tile": (1, 3, 22)}, (1, 24, 5)),  # of 5 rows of 24
     "many": ("n2c64h99w8k8r3s3", {"tile": (1, 21, 6), "joined_rows": 7}, (1, 8, 13)),  # 26 lines for 23, of 1 KiB
     "skewed": ("n2c40h9w40k72r3s3pad1", {"tile": (1, 2, 24)}, (1, 40, 1)),  # up to 7 columns come in front of 26
+    "planes": ("n2c40h9w40k72r3s3st2", {"tile": (1, 2, 8)}, (1, 24, 3)),  # 17 columns, 1 in front
     "whole rows": ("n2c40h8w12k72r3s3", {"tile": (1, 3, 10)}, (5, 72, 1)),  # 60 pixels, 8 and 9 groups of 8
     "whole rows in parts": ("n2c40h40w28k72r3s3", {"tile": (1, 6, 26)}, (4, 120, 1)),  # 16 KiB: 128 pixels
 }
@@ -65,6 +66,8 @@ def test_maps_of_pieces() -> None:
 # C ends in a chunk, N, P and Q in a tile; the seeds are orders of threads
 CASES = {
     "rows": ("n2c40h9w16k72r3s3pad1,0,2,1", {"tile": (1, 2, 10)}, SEEDS),
+    "planes": ("n2c40h11w16k40r3s3st2pad1", {"tile": (1, 3, 4)}, (0, 1)),
+    "planes, images": ("n3c24h9w24k16r2s3st1x3dil2", {"tile": (2, 3, 4)}, (2,)),
     "whole rows": ("n3c72h8w12k40r3s3", {"tile": (1, 3, 10), "piece_stages": 3}, (0, 1)),
     "two images": ("n3c40h9w8k16r3s3", {"tile": (2, 3, 6)}, (1,)),
     "four images": ("n5c40h8w12k72r2s3", FILTERS | {"tile": (4, 3, 10)}, (2,)),
@@ -99,7 +102,7 @@ MUTANTS = {
     "units are not turned with their pairs": one("rotate(pairs[t][half], first_unit);", ";", **ROWS),
     "the first image again": one("origin.n + piece / IMAGE_PIECES);", "origin.n);", **ROWS),
     "the first chunk again": one("at.chunk * BLOCK_K,\n", "0,\n", **ROWS),
-    "rows begin at the output's": one("origin.p - PAD_TOP + (", "origin.p + (", **ROWS),
+    "rows begin at the output's": one("origin.p + plane.shift_h + (", "origin.p + (", **ROWS),
     "pixels beyond a line": one("pixel >= LINE_PIXELS || place", "place", **ROWS),
     "pixels in front of a line": one("pixel < 0 || ", "", **ROWS),
     "a load begins where the line does": one("{row, column - skew, skew}", "{row, column, 0}", **ROWS),
