@@ -88,6 +88,9 @@ ROWS: dict[str, Any] = {
     "config": TURNED | {"tile": (2, 2, 5)}, "shape": "n3c72h6w8k40r3s3pad1", "layout": "nchw-nhwc",
 }  # fmt: skip
 LATE: dict[str, Any] = ROWS | {"config": ROWS["config"] | {"filter_resident": True, "tile": (1, 2, 5)}}
+STRIDE: dict[str, Any] = {
+    "config": TURNED | {"tile": (1, 2, 4)}, "shape": "n1c8h9w16k8r3s3st2pad1", "layout": "nchw-nhwc",
+}  # fmt: skip
 MUTANTS = {
     "a free patch is awaited with the wrong parity": one(
         "smem.patch_empty + ring.stage, ring.parity ^ 1);\n#pragma unroll 1\n    for (int i = 0",
@@ -103,7 +106,10 @@ MUTANTS = {
     "the first image again": one("origin.n + piece / IMAGE_PIECES);", "origin.n);", **ROWS),
     "the first chunk again": one("at.chunk * BLOCK_K,\n", "0,\n", **ROWS),
     "rows begin at the output's": one("origin.p + plane.shift_h + (", "origin.p + (", **ROWS),
-    "pixels beyond a line": one("pixel >= LINE_PIXELS || place", "place", **ROWS),
+    "pixels beyond a line": one("pixel >= LINE_PIXELS || ", "", **ROWS),
+    "pixels that a stride passes over": one("pixel % STRIDE_W != 0 || ", "", **STRIDE),
+    "the first plane again": one("&input.plane[at.plane], pieces", "&input.plane[0], pieces", **STRIDE),
+    "columns begin at the first plane's": one("STRIDE_W + plane.first_s * DILATION_W - PAD_LEFT, skew", "STRIDE_W - PAD_LEFT, skew", **STRIDE),
     "pixels in front of a line": one("pixel < 0 || ", "", **ROWS),
     "a load begins where the line does": one("{row, column - skew, skew}", "{row, column, 0}", **ROWS),
 }  # fmt: skip
@@ -116,7 +122,7 @@ def test_a_mutant_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
         check(MUTANTS[name])
 
 
-@pytest.mark.parametrize("where", [ROWS, LATE])
+@pytest.mark.parametrize("where", [ROWS, LATE, STRIDE])
 def test_the_unbroken_kernel_passes_where_mutants_fail(where: dict[str, Any]) -> None:
     check(Mutant((), **where))
 
