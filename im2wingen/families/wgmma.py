@@ -45,6 +45,8 @@ def plan(problem: ConvProblem, target: Target, config: WgmmaConfig) -> Plan:
         launches.append(launch)
         workspace["channels_last"], input_name = size, "channels_last"
     cluster = config.cluster_k
+    # x is read before the filter is packed: only that may still run
+    beside = config.programmatic_launch and bool(launches) and input_name == "x" and not split
     one_tile = cluster > 1 or config.staging_over_buffers
     grid = geometry.tiles * cluster if one_tile else geometry.persistent_ctas(target.sm_count)
     taps = problem.r * problem.s
@@ -75,13 +77,14 @@ def plan(problem: ConvProblem, target: Target, config: WgmmaConfig) -> Plan:
                 "FILTER_STAGES": config.filter_stages,
                 "PROGRAMMATIC_LAUNCH": config.programmatic_launch,
                 "TILE_ORDER_ZIGZAG": config.tile_order == "zigzag",
-                **(_split_values(geometry) if split else _direct_values(geometry)),
+                **(_split_values(geometry) if split else _direct_values(geometry, beside=beside)),
             },
             grid=(grid, 1, 1),
             block=config.threads,
             smem_bytes=geometry.smem_bytes,
             arguments=(*maps, *_last_arguments(geometry, filter_name)),
-            programmatic=config.programmatic_launch,
+            programmatic=config.programmatic_launch and not beside,
+            beside=beside,
             cluster=cluster,
             pipe="mma",
             busy_cycles=busy,
@@ -113,7 +116,7 @@ def _split_values(geometry: WgmmaGeometry) -> dict[str, TemplateValue]:
     }
 
 
-def _direct_values(geometry: WgmmaGeometry) -> dict[str, TemplateValue]:
+def _direct_values(geometry: WgmmaGeometry, *, beside: bool) -> dict[str, TemplateValue]:
     """What wgmma.cu.j2 has and wgmma_split.cu.j2 has not."""
     config, pieces = geometry.config, geometry.pieces
     return {
@@ -131,6 +134,7 @@ def _direct_values(geometry: WgmmaGeometry) -> dict[str, TemplateValue]:
         "STORED_BY_PRODUCERS": config.stored_by_producers,
         "PROMOTION": config.promotion,
         "ORDERED": config.ordered,
+        "BESIDE_PACKING": beside,
     }
 
 

@@ -89,7 +89,7 @@ __device__ __forceinline__ void rotate(uint32_t (&pairs)[4], int by) {
 // them under way together.
 __device__ __forceinline__ void turn_piece(unsigned char* patches, int stage, const unsigned char* piece, int index, int skew, int warp,
                                            int lane) {
-  constexpr int HALVES = BLOCK_K / 32, CHANNEL_BYTES = PIECE_LINES * LINE_PITCH * 2, GROUPS = PIECE_LINES * LINE_GROUPS;
+  constexpr int HALVES = BLOCK_K >= 64 ? 2 : 1, CHANNEL_BYTES = PIECE_LINES * LINE_PITCH * 2, GROUPS = PIECE_LINES * LINE_GROUPS;
   constexpr int TURNED = (kProducers == 1 ? 4 : 2) / HALVES;
   const int n = index / IMAGE_PIECES, first_place = index % IMAGE_PIECES * PIECE_LINES * LINE_PLACES;
   const int first_unit = lane / 4 * TILE_N / 8 % 4;  // pixels of an image lie in few banks: they write different units at a time

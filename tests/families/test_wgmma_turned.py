@@ -13,7 +13,7 @@ from im2wingen.families.wgmma_space import shapes
 from im2wingen.nvrtc import compile_cubin
 from im2wingen.problem import ConvProblem
 from im2wingen.render import Source, render
-from im2wingen.sass import instruction_counts
+from im2wingen.sass import disassemble, instruction_counts
 from im2wingen.verify_data import WrongResultError
 
 TURNED: dict[str, Any] = {"input_staging": "turned", "piece_stages": 2}
@@ -109,7 +109,9 @@ MUTANTS = {
     "pixels beyond a line": one("pixel >= LINE_PIXELS || ", "", **ROWS),
     "pixels that a stride passes over": one("pixel % STRIDE_W != 0 || ", "", **STRIDE),
     "the first plane again": one("&input.plane[at.plane], pieces", "&input.plane[0], pieces", **STRIDE),
-    "columns begin at the first plane's": one("STRIDE_W + plane.first_s * DILATION_W - PAD_LEFT, skew", "STRIDE_W - PAD_LEFT, skew", **STRIDE),
+    "columns begin at the first plane's": one(
+        "STRIDE_W + plane.first_s * DILATION_W - PAD_LEFT, skew", "STRIDE_W - PAD_LEFT, skew", **STRIDE
+    ),
     "pixels in front of a line": one("pixel < 0 || ", "", **ROWS),
     "a load begins where the line does": one("{row, column - skew, skew}", "{row, column, 0}", **ROWS),
 }  # fmt: skip
@@ -136,3 +138,14 @@ def test_it_compiles_without_spills(layer: str) -> None:
     assert counts["LDSM"] >= 1
     assert not {"LDL", "STL"} & counts.keys()
     assert cubin.spill_bytes == 0
+
+
+@pytest.mark.parametrize(("staging", "beside"), [("turned", True), ("transposed", True), ("tma", False)])
+def test_x_is_read_before_the_filter_is_packed(staging: str, beside: bool) -> None:
+    problem = ConvProblem.parse("n2c64h9w16k64r3s3", layout="nchw")
+    stages = 2 if staging == "turned" else 1
+    config = config_of(problem, input_staging=staging, piece_stages=stages, programmatic_launch=True)
+    launch = WGMMA.plan(problem, TARGET, config).launches[-1]
+    # with a packed filter the kernel before this one is not the plan's, and may write x
+    assert (launch.beside, launch.programmatic, launch.values["BESIDE_PACKING"]) == (beside, not beside, beside)
+    assert "ACQBULK" in disassemble(compile_cubin(render(launch), "sm_90a"))  # griddepcontrol.wait
