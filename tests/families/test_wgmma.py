@@ -336,7 +336,7 @@ RULE_CASES: list[tuple[str, str, dict[str, Any], dict[str, Any], str | None]] = 
     ("a resident filter has", "n1c8h9w9k72r3s3", {},
      {"filter_resident": True, "filter_stages": 1, "tile_order": "zigzag"}, "resident filters are those of one tile"),
     ("turned input staging is for", "n1c24h9w9k40r3s3/nchw", {}, {"input_staging": "turned", "piece_stages": 2},
-     "TMA's strides are multiples of 16 bytes"),
+     "each must be a multiple of 16"),
     ("piece_stages is", RULES_SHAPE, {}, {"piece_stages": 2}, None),
     ("bulk_store is", RULES_SHAPE + "/nchw", {"tile": (1, 2, 10)}, {"bulk_store": True}, "whole rows of an image"),
     ("bulk_store is", "n4c72h9w12k40r3s3pad1/nchw", {"tile": (1, 2, 12)}, {"bulk_store": True}, "unpadded x"),
