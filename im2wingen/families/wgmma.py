@@ -36,9 +36,8 @@ def plan(problem: ConvProblem, target: Target, config: WgmmaConfig) -> Plan:
         launches.append(launch)
         workspace["packed"], filter_name = size, "packed"
     elif problem.w_layout != "krsc" or geometry.channels != problem.c:
-        launch, size = filter_channels_last(problem, channels=geometry.channels) or pack_filter(
-            problem, order="row", channels_contiguous=True, channels=geometry.channels
-        )
+        turned = filter_channels_last(problem, channels=geometry.channels)
+        launch, size = turned or pack_filter(problem, order="row", channels_contiguous=True, channels=geometry.channels)
         launches.append(launch)
         workspace["packed"], filter_name = size, "packed"
     if problem.x_layout != "nhwc" and config.input_staging == "tma":
@@ -46,11 +45,12 @@ def plan(problem: ConvProblem, target: Target, config: WgmmaConfig) -> Plan:
         launches.append(launch)
         workspace["channels_last"], input_name = size, "channels_last"
     cluster = config.cluster_k
+    # x is read before the filter is packed: only that may still run
+    beside = config.programmatic_launch and bool(launches) and input_name == "x"
     one_tile = cluster > 1 or config.staging_over_buffers
-    grid = geometry.tiles * cluster if one_tile else min(geometry.tiles, target.sm_count)
+    grid = geometry.tiles * cluster if one_tile else geometry.persistent_ctas(target.sm_count)
     taps = problem.r * problem.s
     gemm_k = taps * geometry.steps * geometry.step_k * geometry.products
-    early = split and input_name == "x"  # then x is loaded before the filters are packed: only these may still run
     busy, idle = cta_cycles(geometry, target)
     filter_loads = grid if config.filter_resident else geometry.tiles
     maps = (_input_maps(geometry, input_name, filter_name), (_filter_map(geometry, filter_name),))
@@ -64,7 +64,7 @@ def plan(problem: ConvProblem, target: Target, config: WgmmaConfig) -> Plan:
                 "CHANNELS": geometry.channels,
                 "PRODUCERS": config.num_producer_warpgroups,
                 "CONSUMERS": config.num_consumer_warpgroups,
-                "TRANSPOSED": config.input_staging == "transposed",
+                "TRANSPOSED": config.input_staging != "tma",
                 "TILE_N": config.tile_n,
                 "TILE_P": config.tile_p,
                 "TILE_Q": config.tile_q,
@@ -77,14 +77,14 @@ def plan(problem: ConvProblem, target: Target, config: WgmmaConfig) -> Plan:
                 "FILTER_STAGES": config.filter_stages,
                 "PROGRAMMATIC_LAUNCH": config.programmatic_launch,
                 "TILE_ORDER_ZIGZAG": config.tile_order == "zigzag",
-                **(_split_values(geometry) if split else _direct_values(geometry)),
+                **(_split_values(geometry) if split else _direct_values(geometry, beside=beside)),
             },
             grid=(grid, 1, 1),
             block=config.threads,
             smem_bytes=geometry.smem_bytes,
-            arguments=(*maps, "packed" if split else (_output_map(geometry, filter_name),), "bias", "y", "x", "w"),
-            programmatic=config.programmatic_launch and not early,
-            beside=config.programmatic_launch and early,
+            arguments=(*maps, *_last_arguments(geometry, filter_name)),
+            programmatic=config.programmatic_launch and not beside,
+            beside=beside,
             cluster=cluster,
             pipe="mma",
             busy_cycles=busy,
@@ -96,6 +96,13 @@ def plan(problem: ConvProblem, target: Target, config: WgmmaConfig) -> Plan:
         )
     )  # fmt: skip
     return Plan(launches=tuple(launches), workspace=workspace, arithmetic=config.arithmetic)
+
+
+def _last_arguments(geometry: WgmmaGeometry, filter_name: str) -> tuple[str | tuple[TensorMap, ...], ...]:
+    """After the maps of x and w. What a config has no use for is some other map or array."""
+    if geometry.config.arithmetic == "split":
+        return ("packed", "bias", "y", "x", "w")
+    return ((_output_map(geometry, filter_name),), "bias", "y", "x", "w")
 
 
 def _split_values(geometry: WgmmaGeometry) -> dict[str, TemplateValue]:
@@ -113,18 +120,25 @@ def _split_values(geometry: WgmmaGeometry) -> dict[str, TemplateValue]:
     }
 
 
-def _direct_values(geometry: WgmmaGeometry) -> dict[str, TemplateValue]:
+def _direct_values(geometry: WgmmaGeometry, *, beside: bool) -> dict[str, TemplateValue]:
     """What wgmma.cu.j2 has and wgmma_split.cu.j2 has not."""
-    config = geometry.config
+    config, pieces = geometry.config, geometry.pieces
     return {
         "SUM": "int32_t" if geometry.problem.precision == "int8" else "float",
         "PRODUCT": _PRODUCTS[geometry.problem.precision],
+        "TURNED": config.input_staging == "turned",
+        "PIECE_STAGES": config.piece_stages,
+        "WHOLE_ROWS": pieces.whole_rows,
+        "LINE_ROWS": pieces.line_rows,
+        "PIECE_LINES": pieces.lines,
+        "BULK_STORED": config.bulk_store,
         "PREFETCHED": config.prefetch,
         "STORE_GROUPS": config.store_groups,
         "STAGING_OVER_BUFFERS": config.staging_over_buffers,
         "STORED_BY_PRODUCERS": config.stored_by_producers,
         "PROMOTION": config.promotion,
         "ORDERED": config.ordered,
+        "BESIDE_PACKING": beside,
     }
 
 
@@ -136,6 +150,8 @@ def _input_maps(geometry: WgmmaGeometry, name: str, filter_name: str) -> tuple[T
     problem, config = geometry.problem, geometry.config
     if config.input_staging == "transposed" and config.arithmetic == "split":
         return landing_maps(geometry)
+    if config.input_staging == "turned":
+        return geometry.pieces.tensor_maps()
     if config.input_staging == "transposed":
         return geometry.planes * (_filter_map(geometry, filter_name),)
     rows, columns = vertical(problem), horizontal(problem)

@@ -9,7 +9,7 @@ from im2wingen.families.tiles import PixelTile
 Mapping = Literal["rows", "block", "repeated"]
 Split = Literal["filters", "pixels", "tiles"]
 Order = Literal["linear", "zigzag"]
-InputStaging = Literal["tma", "transposed"]
+InputStaging = Literal["tma", "transposed", "turned"]
 
 _REGISTERS = 65536  # of an SM
 CHANNELS_M = 64  # output channels of a wgmma
@@ -22,7 +22,9 @@ class WgmmaConfig(Config):
     arithmetic: Arithmetic  # of fp32: split in halves; of all else: the tensor cores' own
     mapping: Mapping  # of the pixels of a subtile to wgmma's N; repeated: rows, of a patch that repeats columns
     split: Split  # what the consumers share
-    input_staging: InputStaging  # of an NCHW x: tma after a kernel that brings it into NHWC, or transposed in this one
+    input_staging: InputStaging  # of an NCHW x: tma after a kernel that brings it into NHWC, or transposed in this one:
+    # by threads that read it, or turned in shared memory, where TMA brings it
+    piece_stages: int  # of x that is turned; else 1
     prefetch: bool  # of what is to be transposed, to L2
     num_producer_warpgroups: int
     num_consumer_warpgroups: int
@@ -39,6 +41,7 @@ class WgmmaConfig(Config):
     promotion_taps: int  # of split operands: taps of a partial sum on the tensor cores; else 1
     store_groups: int
     stored_by_producers: bool  # an NCHW y is copied from staging by the producers' idle warps
+    bulk_store: bool  # an NCHW y of whole rows leaves staging by bulk copies
     staging_over_buffers: bool  # of what is stored, where each CTA has one tile
     l2_promotion_bytes: int  # of x
     promotion: bool  # of fp8: sums of block_k channels of a tap, cut to about 14 bits, are added up in fp32
@@ -64,7 +67,7 @@ class WgmmaConfig(Config):
         """Likewise, where there are several consumers."""
         if self.num_producer_warpgroups == 2 or self.stored_by_producers:
             return 40
-        if self.input_staging == "transposed" or self.arithmetic == "split":
+        if self.input_staging != "tma" or self.arithmetic == "split":
             return 56
         return 24 if self.num_consumer_warpgroups == 2 else 32
 

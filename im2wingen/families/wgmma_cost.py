@@ -34,6 +34,7 @@ _PROMOTION = 150.0  # from the last product of a partial sum to the first of the
 _PATCH = 150.0  # likewise, of two patches
 _TRANSPOSED_BYTES = 4.0  # a cycle, of patches whose pixels a warpgroup transposes in whole vectors
 _SEVERAL_IMAGES = 0.4  # of it, where a patch is of several images
+_TURNED_BYTES, _TURNED_IMAGES = 14.0, 7.0  # likewise, of pieces that TMA brings of an image; and of several
 _PASS = 4000.0  # a kernel before this one, besides its bytes
 _EXCHANGE = 1200.0  # of a cluster's sums, besides their bytes: two barriers and the way to a peer
 _PEER_BYTES = 16  # a cycle, that an SM reads of its peers' shared memory
@@ -87,6 +88,13 @@ def tile_cycles(geometry: WgmmaGeometry) -> tuple[float, float]:
         rate = _TRANSPOSED_BYTES * config.num_producer_warpgroups
         rate *= (1 if whole else 0.5) * (1 if config.tile_n == 1 else _SEVERAL_IMAGES)
         busy = max(busy, patches / rate)
+    if config.input_staging == "turned":
+        brought = geometry.planes * geometry.chunks * geometry.pieces.patch_bytes
+        written = geometry.planes * geometry.chunks * geometry.patch_bytes * problem.stride_w
+        operands = taps * geometry.steps * products * (64 + geometry.wgmma_n) * STEP_BYTES
+        shared = operands + 2 * brought + written  # pieces land, and are read
+        rate = _TURNED_BYTES if config.tile_n == 1 else _TURNED_IMAGES
+        busy = max(busy, brought / rate, shared / (_SMEM_BYTES * _SMEM_SHARE))
     return busy, epilogue
 
 
@@ -142,7 +150,7 @@ def _product_cycles(n: int) -> float:
 def cta_cycles(geometry: WgmmaGeometry, target: Target) -> tuple[float, float]:
     """Busy and idle cycles of the CTA with the most tiles."""
     config = geometry.config
-    share = ceil_div(geometry.tiles, min(geometry.tiles, _units(target, config.cluster_k)))
+    share = ceil_div(geometry.tiles, geometry.persistent_ctas(_units(target, config.cluster_k)))
     busy, epilogue = tile_cycles(geometry)
     fill = _FIRST_PATCH + (geometry.filter_buffers * geometry.filter_bytes / _L2_BYTES if config.filter_resident else 0)
     if config.cluster_k > 1:

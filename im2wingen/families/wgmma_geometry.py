@@ -1,11 +1,13 @@
 """What follows from a problem and a config of the wgmma family: planes, subtiles, stages, bytes of shared memory."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from im2wingen.families.support import ceil_div, round_up, unit_elements
 from im2wingen.families.wgmma_axes import horizontal, vertical
 from im2wingen.families.wgmma_config import CHANNELS_M, WgmmaConfig
 from im2wingen.families.wgmma_landing import Landing, landing_of
+from im2wingen.families.wgmma_pieces import Pieces
 from im2wingen.problem import ConvProblem
 
 STEP_BYTES = 32  # along K, of a wgmma
@@ -15,7 +17,7 @@ BULK_STORE_GROUPS = 1  # of split operands: says that y leaves by bulk copies
 SUM_GROUP_BYTES = 8 * CHANNELS_M * 4  # partial sums of 8 pixels
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)  # no slots: numbers are kept
 class WgmmaGeometry:
     """Numbers that follow from a problem and a config; the template derives the same ones."""
 
@@ -27,7 +29,7 @@ class WgmmaGeometry:
         """Of a pixel's or a filter's chunk in shared memory: the swizzle's span."""
         return self.config.block_k * self.problem.element_bytes
 
-    @property
+    @cached_property
     def patch_h(self) -> int:
         return vertical(self.problem).extent(self.config.tile_p)
 
@@ -45,11 +47,11 @@ class WgmmaGeometry:
         """Of a patch's columns: one a tap of a row, where they are repeated."""
         return horizontal(self.problem).taps_of(0) if self.config.mapping == "repeated" else 1
 
-    @property
+    @cached_property
     def planes(self) -> int:
         return vertical(self.problem).used_planes * horizontal(self.problem).used_planes
 
-    @property
+    @cached_property
     def wgmma_n(self) -> int:
         config = self.config
         if config.mapping == "block":
@@ -78,17 +80,17 @@ class WgmmaGeometry:
         partial = self.config.promotion or self.config.arithmetic == "split"
         return self.wgmma_n // 2 * self.config.own_subtiles * (2 if partial else 1)
 
-    @property
+    @cached_property
     def channels(self) -> int:
         """Of a patch: an NCHW x gets there in whole 16-byte units."""
         problem = self.problem
         return problem.c if problem.x_layout == "nhwc" else round_up(problem.c, unit_elements(problem))
 
-    @property
+    @cached_property
     def chunks(self) -> int:
         return ceil_div(self.channels, self.config.block_k)
 
-    @property
+    @cached_property
     def sum_groups(self) -> int:
         """Groups of 8 pixels of a consumer."""
         return self.config.own_subtiles * self.groups_n
@@ -112,7 +114,7 @@ class WgmmaGeometry:
         """
         return self.config.patch_stages % (self.config.num_consumer_warpgroups * self.planes * self.chunks) == 0
 
-    @property
+    @cached_property
     def least_patch_stages(self) -> int:
         """A patch is given back once the products of the next one of its tile are under way."""
         return 2 if self.planes * self.chunks > 1 else 1
@@ -141,7 +143,7 @@ class WgmmaGeometry:
         taps = self.config.promotion_taps
         return self.chunks * sum(count // taps + count % taps for count in self.plane_taps)
 
-    @property
+    @cached_property
     def steps(self) -> int:
         """Steps along the channels of one tap."""
         last = self.channels - (self.chunks - 1) * self.config.block_k
@@ -229,7 +231,7 @@ class WgmmaGeometry:
         landing = 2 * _BARRIER_BYTES
         return config.patch_stages * (_BARRIER_BYTES + 4) + 2 * 4 * splitters + landing
 
-    @property
+    @cached_property
     def runs(self) -> bool:
         """Whether an NCHW y is staged image by image: tiles of several images, without pixels between rows."""
         config = self.config
@@ -253,6 +255,8 @@ class WgmmaGeometry:
     def staging_bytes(self) -> int:
         """Of a consumer; padded against bank conflicts where y is NCHW."""
         problem, groups = self.problem, self.config.store_groups
+        if self.config.bulk_store:
+            return CHANNELS_M * self.bulk_pitch * problem.y_element_bytes
         if self.runs:
             words = ceil_div(groups // self.groups_n * self.config.tile_q * problem.y_element_bytes, 4)
             return self.config.tile_n * 4 * (CHANNELS_M * (words // 2 * 2 + 1) + 4)
@@ -261,8 +265,27 @@ class WgmmaGeometry:
         return groups * 8 * CHANNELS_M * problem.y_element_bytes
 
     @property
+    def bulk_pitch(self) -> int:
+        """Of a bulk store: elements of a channel's run, with up to 7 in front; an odd number of 16 bytes."""
+        config, unit = self.config, 16 // self.problem.y_element_bytes
+        rows = config.tile_p // (config.num_consumer_warpgroups if config.split == "pixels" else 1)
+        return ((rows * self.problem.q + 2 * unit - 2) // unit | 1) * unit
+
+    @property
+    def pieces(self) -> Pieces:
+        """Of an x that is turned."""
+        return Pieces(problem=self.problem, config=self.config, patch_h=self.patch_h, patch_w=self.patch_w)
+
+    @property
     def smem_bytes(self) -> int:
         """Dynamic shared memory of a CTA."""
+        if self.config.input_staging == "turned":
+            return round_up(self._smem_bytes, 128) + self.pieces.smem_bytes
+        return self._smem_bytes
+
+    @property
+    def _smem_bytes(self) -> int:
+        """Without pieces of x."""
         config = self.config
         parts = config.num_consumer_warpgroups * self.staging_parts
         staging = parts * self.staging_bytes
@@ -290,6 +313,11 @@ class WgmmaGeometry:
     def tiles_k(self) -> int:
         return ceil_div(self.problem.k, self.config.block_n)
 
-    @property
+    def persistent_ctas(self, sm_count: int) -> int:
+        """That compute all tiles; each with the same output channels where their filters stay resident."""
+        ctas = min(self.tiles, sm_count)
+        return ctas - ctas % self.tiles_k if self.config.filter_resident else ctas
+
+    @cached_property
     def tiles(self) -> int:
         return self.config.tile.count(self.problem) * self.tiles_k

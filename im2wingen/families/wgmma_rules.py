@@ -131,12 +131,31 @@ RULES = (
         holds=lambda problem, target, config: config.input_staging == "tma" or problem.x_layout == "nchw",
     ),
     Rule(
+        sentence="turned input staging is for 16-bit elements, rows of x that are multiples of 16 bytes (or patches of "
+        "whole rows without stride and padding, and images that are), and at most 248 columns that a patch spans, "
+        "those in front of it included",
+        holds=lambda problem, target, config: (
+            config.input_staging != "turned" or _geometry(problem, config).pieces.possible
+        ),
+    ),
+    Rule(
+        sentence="piece_stages is 2 or more where x is turned, else 1",
+        holds=lambda problem, target, config: (
+            config.piece_stages >= 2 if config.input_staging == "turned" else config.piece_stages == 1
+        ),
+    ),
+    Rule(
+        sentence="bulk_store is for an NCHW y, tiles of whole rows of one image whose patches have 8 columns or more, "
+        "without padding, cluster or stored_by_producers",
+        holds=lambda problem, target, config: not config.bulk_store or stores_runs(_geometry(problem, config)),
+    ),
+    Rule(
         sentence="num_producer_warpgroups is 1, or 2 where they transpose or split for several consumers",
         holds=lambda problem, target, config: (
             config.num_producer_warpgroups == 1
             or (
                 config.num_producer_warpgroups == 2
-                and (config.input_staging == "transposed" or config.arithmetic == "split")
+                and (config.input_staging != "tma" or config.arithmetic == "split")
                 and config.num_consumer_warpgroups > 1
             )
         ),
@@ -166,9 +185,11 @@ RULES = (
         holds=lambda problem, target, config: not config.ordered or config.split == "tiles",
     ),
     Rule(
-        sentence="a resident filter is that of all output channels, and filter_stages is 1 then",
+        sentence="a resident filter has filter_stages 1; where it is not that of all output channels, tile_order is "
+        "linear, arithmetic direct, and the grid can be a multiple of the tiles along K",
         holds=lambda problem, target, config: (
-            not config.filter_resident or (_geometry(problem, config).tiles_k == 1 and config.filter_stages == 1)
+            not config.filter_resident
+            or (config.filter_stages == 1 and stays_resident(_geometry(problem, config), target))
         ),
     ),
     Rule(
@@ -234,7 +255,7 @@ RULES = (
     Rule(
         sentence="the accumulators fit a consumer's registers",
         holds=lambda problem, target, config: (
-            _geometry(problem, config).num_accumulators + _other_registers(config) <= config.consumer_registers
+            _geometry(problem, config).num_accumulators + other_registers(config) <= config.consumer_registers
         ),
     ),
     Rule(
@@ -254,6 +275,21 @@ RULES = (
 )
 
 
+def stays_resident(geometry: WgmmaGeometry, target: Target) -> bool:
+    """Whether each CTA can keep the filters of its output channels."""
+    config = geometry.config
+    several = config.tile_order == "linear" and config.arithmetic == "direct" and not config.staging_over_buffers
+    return geometry.tiles_k == 1 or (several and geometry.tiles_k <= target.sm_count)
+
+
+def stores_runs(geometry: WgmmaGeometry) -> bool:
+    """Whether y can leave by bulk copies of a channel's rows."""
+    problem, config = geometry.problem, geometry.config
+    rows = config.mapping == "rows" and config.tile_n == 1 and config.tile_q == problem.q and geometry.patch_w >= 8
+    plain = problem.y_layout == "nchw" and not problem.has_padding and config.arithmetic == "direct"
+    return rows and plain and config.cluster_k == 1 and not config.stored_by_producers
+
+
 def _blocks_fit(geometry: WgmmaGeometry) -> bool:
     config = geometry.config
     columns = geometry.wgmma_n
@@ -261,7 +297,8 @@ def _blocks_fit(geometry: WgmmaGeometry) -> bool:
     return whole and config.tile_n == 1 and config.joined_rows == 1
 
 
-def _other_registers(config: WgmmaConfig) -> int:
+def other_registers(config: WgmmaConfig) -> int:
+    """Of a consumer's thread, beside its accumulators."""
     if config.arithmetic == "split":
         return _SPLIT_REGISTERS + _SPLIT_SUBTILE_REGISTERS * config.own_subtiles
     return _OTHER_REGISTERS
@@ -273,5 +310,7 @@ def _stores_fit(geometry: WgmmaGeometry) -> bool:
         return geometry.sum_groups % config.store_groups == 0 and config.store_groups % geometry.groups_n == 0
     if config.store_groups == geometry.groups_n or config.cluster_k > 1:
         return True
+    if config.bulk_store:
+        return False
     whole = geometry.groups_n % config.store_groups == 0 and config.store_groups * 8 % config.tile_n == 0
     return whole and geometry.exact

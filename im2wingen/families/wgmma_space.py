@@ -4,16 +4,16 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from itertools import product
+from itertools import chain, product
 from typing import TypeVar
 
 from im2wingen.families.base import Arithmetic, Choose
 from im2wingen.families.wgmma_axes import flattened
-from im2wingen.families.wgmma_config import InputStaging, Split, WgmmaConfig
+from im2wingen.families.wgmma_config import CHANNELS_M, InputStaging, Order, Split, WgmmaConfig
 from im2wingen.families.wgmma_cost import estimated_cycles
 from im2wingen.families.wgmma_geometry import WgmmaGeometry
 from im2wingen.families.wgmma_landing import SPLIT_CHANNELS
-from im2wingen.families.wgmma_rules import CLUSTERS, ROW_BYTES, RULES
+from im2wingen.families.wgmma_rules import CLUSTERS, ROW_BYTES, RULES, other_registers, stays_resident
 from im2wingen.families.wgmma_split_space import (
     fits,
     least_filter_stages,
@@ -25,16 +25,17 @@ from im2wingen.families.wgmma_split_space import (
     staggers,
 )
 from im2wingen.families.wgmma_tilings import tiled
+from im2wingen.families.wgmma_ways import piece_stages, runs_of_rows, ways
 from im2wingen.problem import ConvProblem
 from im2wingen.target import Target
 
 T = TypeVar("T")
-_FINALISTS = 48  # shapes of each kind whose stages are looked at
+_FINALISTS = 40  # shapes of each kind whose stages are looked at
 _SHAPES_OF_A_KIND = 12  # candidates for the fields of _SHAPE_FIELDS, of each kind
 _HOPELESS = 2.0  # times the least estimate
 _SHAPE_FIELDS = (
     "mapping", "split", "num_consumer_warpgroups", "tile_n", "tile_p", "tile_q", "joined_rows", "block_k", "cluster_k",
-    "filter_resident", "input_staging", "num_producer_warpgroups", "stored_by_producers",
+    "filter_resident", "input_staging", "num_producer_warpgroups", "stored_by_producers", "bulk_store",
 )  # fmt: skip
 _SPLITS: tuple[tuple[Split, int], ...] = (
     ("filters", 2), ("pixels", 2), ("tiles", 2), ("pixels", 1), ("filters", 3), ("pixels", 3),
@@ -50,6 +51,7 @@ def suggest(problem: ConvProblem, target: Target, choose: Choose) -> WgmmaConfig
     config = found[choose(",".join(_shape_fields(problem)), list(found))]
     producers = _choose_of(choose, "num_producer_warpgroups", _producers(config, problem, target))
     config = replace(config, num_producer_warpgroups=producers)
+    config = replace(config, piece_stages=_choose_of(choose, "piece_stages", piece_stages(config, problem, target)))
     config = replace(config, store_groups=_choose_of(choose, "store_groups", _store_groups(config, problem, target)))
     config = replace(config, staggered=_choose_of(choose, "staggered", staggers(config, problem, target)))
     config = replace(config, promotion_taps=_choose_of(choose, "promotion_taps", promotions(config, problem, target)))
@@ -61,7 +63,7 @@ def suggest(problem: ConvProblem, target: Target, choose: Choose) -> WgmmaConfig
         prefetch=_choose_of(choose, "prefetch", _prefetches(config)),
         l2_promotion_bytes=choose("l2_promotion_bytes", [128, 256, 64]),
         programmatic_launch=choose("programmatic_launch", [True, False]),
-        tile_order=choose("tile_order", ["linear", "zigzag"]),
+        tile_order=_choose_of(choose, "tile_order", _tile_orders(config, problem)),
     )
 
 
@@ -87,16 +89,17 @@ def shapes(problem: ConvProblem, target: Target) -> Mapping[str, WgmmaConfig]:
     def cycles_of(config: WgmmaConfig) -> float:
         return estimated_cycles(WgmmaGeometry(problem=problem, config=config), target)
 
-    legal = [config for config in _all_shapes(problem, target) if not _broken(problem, target, config)]
+    legal = [config for config in _all_shapes(problem, target) if _may_fit(problem, target, config)]
     # stages take the longest to find: only for what could be among the best if two patches fit
     legal.sort(key=lambda config: cycles_of(likely(config, problem)))
-    ranked = []
+    ranked: list[tuple[float, str, WgmmaConfig]] = []
     finalists: Counter[tuple[str, ...]] = Counter()
     for config in legal:
         kind = _kind(config)
         finalists[kind] += 1
         if finalists[kind] <= _FINALISTS:
-            ranked += [(cycles_of(one), one.digest(), one) for one in _finished(config, problem, target)]
+            finished = [one for one in _finished(config, problem, target) if not _broken(problem, target, one)]
+            ranked += [(cycles_of(one), one.digest(), one) for one in finished]
     ranked.sort(key=lambda entry: entry[:2])
     found: dict[str, WgmmaConfig] = {}
     counts: Counter[tuple[str, ...]] = Counter()
@@ -111,10 +114,11 @@ def shapes(problem: ConvProblem, target: Target) -> Mapping[str, WgmmaConfig]:
 
 
 def _finished(config: WgmmaConfig, problem: ConvProblem, target: Target) -> Iterator[WgmmaConfig]:
-    """With stores and stages; and the same with others to copy y, where that is allowed and there is a next tile."""
-    by_others = replace(config, stored_by_producers=True)
-    may = problem.y_layout == "nchw" and not config.staging_over_buffers and not _broken(problem, target, by_others)
-    for one in (config, by_others) if may else (config,):
+    """With stores and stages, in all ways that are allowed."""
+    for way in ways(config, problem, target):
+        if way != config and _broken(problem, target, way):
+            continue
+        one = replace(way, piece_stages=piece_stages(way, problem, target)[0])
         stored = replace(one, store_groups=_store_groups(one, problem, target)[0])
         stored = replace(stored, staggered=staggers(stored, problem, target)[0])
         stored = replace(stored, promotion_taps=promotions(stored, problem, target)[0])
@@ -128,7 +132,7 @@ def _shape_fields(problem: ConvProblem) -> list[str]:
 
 
 def _kind(config: WgmmaConfig) -> tuple[str, ...]:
-    roles = (config.num_producer_warpgroups, config.cluster_k > 1, config.stored_by_producers)
+    roles = (config.num_producer_warpgroups, config.cluster_k > 1, config.stored_by_producers, config.bulk_store)
     return config.mapping, config.split, config.input_staging, *map(str, roles)
 
 
@@ -140,28 +144,24 @@ def has_shapes(problem: ConvProblem, target: Target) -> bool:
 
 def _all_shapes(problem: ConvProblem, target: Target) -> Iterator[WgmmaConfig]:
     """With the fewest stages and the smallest stores, so that what is legal at all is found."""
-    stagings: list[tuple[InputStaging, int]] = [("tma", 1)]
-    if problem.x_layout == "nchw":
-        stagings += [("transposed", 1), ("transposed", 2)]
+    stagings: list[InputStaging] = ["tma"]
     block_k_choices = [row_bytes // problem.element_bytes for row_bytes in ROW_BYTES]
     arithmetic: Arithmetic = "direct"
     if problem.precision == "fp32":
         arithmetic, block_k_choices = "split", [SPLIT_CHANNELS]
-        stagings = [(staging, 1) for staging in split_stagings(problem, target)]
-    for (split, consumers), block_k, resident, (staging, producers) in product(
-        _SPLITS, block_k_choices, (False, True), stagings
-    ):
+        stagings = split_stagings(problem, target)
+    for (split, consumers), block_k, resident, staging in product(_SPLITS, block_k_choices, (False, True), stagings):
         if arithmetic == "split" and (split == "tiles" or (resident and not may_be_resident(problem, target))):
             continue
         base = WgmmaConfig(
             arithmetic=arithmetic, promotion_taps=1, mapping="rows", split=split, num_consumer_warpgroups=consumers,
-            input_staging=staging, num_producer_warpgroups=producers, prefetch=False, staggered=False,
+            input_staging=staging, num_producer_warpgroups=1, prefetch=False, staggered=False,
             tile_n=1, tile_p=1, tile_q=1, joined_rows=1, block_k=block_k, cluster_k=1, patch_stages=1,
             filter_resident=resident, filter_stages=1 if resident else 2, store_groups=1, l2_promotion_bytes=128,
-            staging_over_buffers=False, stored_by_producers=False, promotion=False,
+            staging_over_buffers=False, stored_by_producers=False, bulk_store=False, piece_stages=1, promotion=False,
             ordered=split == "tiles", programmatic_launch=False, tile_order="linear",
         )  # fmt: skip
-        for config in tiled(problem, base):
+        for config in chain(tiled(problem, base), runs_of_rows(problem, base)):
             tiles = WgmmaGeometry(problem=problem, config=config).tiles
             if tiles <= target.sm_count and arithmetic == "split":
                 yield replace(config, staging_over_buffers=staging == "transposed")
@@ -176,6 +176,24 @@ def _clusters(config: WgmmaConfig, tiles: int, target: Target) -> Iterator[Wgmma
     """The config with its tiles shared, where they leave half of the device idle or more."""
     if not config.filter_resident and config.input_staging == "tma":
         yield from (replace(config, cluster_k=size) for size in CLUSTERS[1:] if tiles * size <= target.sm_count)
+
+
+def _may_fit(problem: ConvProblem, target: Target, config: WgmmaConfig) -> bool:
+    """Whether a shape obeys the rules that most of them break, told soon."""
+    if config.block_n - CHANNELS_M >= problem.k:
+        return False
+    geometry = WgmmaGeometry(problem=problem, config=config)
+    if geometry.wgmma_n > 256 or max(geometry.patch_h, geometry.patch_w) > 256:
+        return False
+    if config.mapping == "block" and geometry.wgmma_n % geometry.columns_step(geometry.wgmma_n):
+        return False
+    if geometry.num_accumulators + other_registers(config) > config.consumer_registers:
+        return False
+    if config.split == "pixels" and config.subtiles % config.num_consumer_warpgroups:
+        return False
+    if config.filter_resident and not stays_resident(geometry, target):
+        return False
+    return fits(problem, target, replace(config, patch_stages=geometry.least_patch_stages))
 
 
 def _broken(problem: ConvProblem, target: Target, config: WgmmaConfig) -> bool:
@@ -196,6 +214,8 @@ def _store_groups(config: WgmmaConfig, problem: ConvProblem, target: Target) -> 
     groups = geometry.groups_n
     if config.cluster_k > 1:
         return [geometry.share_groups]
+    if config.bulk_store:
+        return [groups]
     if config.arithmetic == "split":
         return split_store_groups(config, problem, target)
     if geometry.runs:
@@ -227,6 +247,11 @@ def _orders(config: WgmmaConfig, problem: ConvProblem) -> list[bool]:
     if config.split != "tiles":
         return [False]
     return [True, False] if WgmmaGeometry(problem=problem, config=config).taken_by_turns else [True]
+
+
+def _tile_orders(config: WgmmaConfig, problem: ConvProblem) -> list[Order]:
+    one = config.filter_resident and WgmmaGeometry(problem=problem, config=config).tiles_k > 1
+    return ["linear"] if one else ["linear", "zigzag"]
 
 
 def _prefetches(config: WgmmaConfig) -> list[bool]:

@@ -27,6 +27,8 @@ __device__ __forceinline__ void consume_tiles(const Smem& smem, int index, const
     if (kStagingOverBuffers) ptx::barrier_sync(4, 128 * kConsumers);  // the products have read the buffers
     if constexpr (kStoredByProducers) {
       stage_parts<0>(smem, acc, index, thread, staged++ & 1);
+    } else if constexpr (kBulkStored) {
+      store_in_bulk(staging, acc, thread / 32, lane, y, origin);
     } else if constexpr (kRuns) {
       store_tile<0>(staging, acc, index, thread, y, origin);
     } else {
@@ -46,5 +48,5 @@ __device__ __forceinline__ void consume_tiles(const Smem& smem, int index, const
     }
     saw_nan = smem.saw_nan + 2 * index + (saw_nan == smem.saw_nan + 2 * index);
   }
-  if (kOutputChannelsLast && thread == 0) ptx::cp_async_bulk_wait_group_read<0>();
+  if (kBulkStored || (kOutputChannelsLast && thread == 0)) ptx::cp_async_bulk_wait_group_read<0>();
 }

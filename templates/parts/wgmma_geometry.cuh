@@ -53,6 +53,9 @@ constexpr int SUBTILE_STEP = kMapping == BLOCK ? 8 * ROW_BYTES : JOINED_ROWS * P
 constexpr int GROUP_STEP = kMapping == BLOCK ? PATCH_PITCH : 8 * ROW_BYTES;  // from 8 pixels to the next 8
 constexpr int GROUPS_N = WGMMA_N / 8;
 constexpr int SUM_GROUPS = OWN_SUBTILES * GROUPS_N;  // of a consumer
+// What one consumer stores of a tile.
+constexpr int OWN_P = kSplit == PIXELS && kMapping == ROWS ? TILE_P / kConsumers : TILE_P;
+constexpr int OWN_Q = kSplit == PIXELS && kMapping == BLOCK ? TILE_Q / kConsumers : TILE_Q;
 // Staging of a consumer: 64 channels a pixel, in parts of 128 bytes a pixel.
 constexpr int OUTPUT_UNIT = 16 / sizeof(Output);
 constexpr int STORE_PARTS = sizeof(Output) / 2, PART_CHANNELS = 64 / STORE_PARTS, PART_BYTES = STORE_GROUPS * 1024;
@@ -63,8 +66,11 @@ constexpr bool kRuns = !kOutputChannelsLast && !kSplitOperands && kClusterK == 1
                        (TILE_N == 2 || TILE_N == 4 || TILE_N % 8 == 0) && WGMMA_N == TILE_N * TILE_Q;
 constexpr int RUN_WORDS = (STORE_GROUPS / GROUPS_N * TILE_Q * sizeof(Output) + 3) / 4;
 constexpr int CHANNEL_PITCH = (RUN_WORDS / 2 * 2 + 1) * 4 / sizeof(Output), IMAGE_PITCH = 64 * CHANNEL_PITCH + OUTPUT_UNIT;
+// By bulk copies: (64, BULK_PITCH) of the pixels of whole rows; an odd number of 16 bytes spreads channels over the banks.
+constexpr int BULK_PITCH = ((OWN_P * Q + 2 * OUTPUT_UNIT - 2) / OUTPUT_UNIT | 1) * OUTPUT_UNIT;
 constexpr int STAGING_BYTES = kSplitOperands        ? 0  // y leaves from registers
                               : kOutputChannelsLast ? STORE_PARTS * PART_BYTES
+                              : kBulkStored         ? 64 * BULK_PITCH * sizeof(Output)
                               : kRuns               ? TILE_N * IMAGE_PITCH * sizeof(Output)
                                                     : 64 * STAGING_PITCH * sizeof(Output);
 // Shared memory: buffers, then staging. Where a CTA has one tile, what comes after the products may lie over the buffers.
@@ -74,12 +80,11 @@ constexpr int STAGING_AT = kClusterK > 1 ? kConsumers * SUM_BYTES : kStagingOver
 constexpr int STAGING_PARTS = kConsumers * (kStoredByProducers ? SUM_GROUPS / STORE_GROUPS : 1);
 constexpr int STAGING_END = STAGING_AT + STAGING_PARTS * STAGING_BYTES;
 constexpr int BARRIERS_AT = STAGING_END > BUFFER_BYTES ? STAGING_END : BUFFER_BYTES;
+constexpr int STAGING_BARRIERS = kStoredByProducers ? STAGING_PARTS : 0;
+constexpr int SMEM_END = BARRIERS_AT + 16 * (kPatchStages + FILTER_RINGS * kFilterStages + STAGING_BARRIERS) + 8 * kConsumers;
 constexpr int TILES_N = (N + TILE_N - 1) / TILE_N, TILES_P = (P + TILE_P - 1) / TILE_P;
 constexpr int TILES_Q = (Q + TILE_Q - 1) / TILE_Q, TILES_K = (K + BLOCK_N - 1) / BLOCK_N;
 constexpr int TILE_COUNT = TILES_N * TILES_P * TILES_Q * TILES_K;
-// What one consumer stores of a tile.
-constexpr int OWN_P = kSplit == PIXELS && kMapping == ROWS ? TILE_P / kConsumers : TILE_P;
-constexpr int OWN_Q = kSplit == PIXELS && kMapping == BLOCK ? TILE_Q / kConsumers : TILE_Q;
 // Zeros of the padding meet the filter: an Inf or a NaN there makes a NaN. Integers have neither; split operands have a
 // repair of their own.
 constexpr bool kRepair = kHasPadding && kProduct != S8 && !kSplitOperands;
@@ -110,7 +115,7 @@ static_assert(kSplit != TILES || kOrdered || kPatchStages % (kConsumers * PLANES
               "a patch stage serves one consumer, or turns tell the rounds apart");
 static_assert(!kPromoted || kProduct == E4M3 || kProduct == E5M2, "the sums of other types need no promotion");
 static_assert(!kOrdered || (kSplit == TILES && kConsumers > 1), "turns are for consumers of different tiles");
-static_assert(!kFilterResident || TILES_K == 1, "resident filters are those of one tile");
+static_assert(!kFilterResident || TILES_K == 1 || (!kTileOrderZigzag && !kSplitOperands), "resident filters are those of one tile: the grid is a multiple of TILES_K");
 static_assert(!kStoredByProducers || (!kOutputChannelsLast && !kTransposed && !kRepair && !kStagingOverBuffers && kClusterK == 1),
               "idle warps copy an NCHW y, nothing else");
 static_assert(!kStagingOverBuffers || kSplit != TILES, "the consumers are done with the buffers together");
@@ -143,8 +148,8 @@ __device__ __forceinline__ Smem shared_memory(unsigned char* memory) {
   smem.filter_full = smem.patch_empty + kPatchStages;
   smem.filter_empty = smem.filter_full + FILTER_RINGS * kFilterStages;
   smem.staging_full = smem.filter_empty + FILTER_RINGS * kFilterStages;
-  smem.staging_empty = smem.staging_full + (kStoredByProducers ? STAGING_PARTS : 0);
-  smem.saw_nan = reinterpret_cast<int*>(smem.staging_empty + (kStoredByProducers ? STAGING_PARTS : 0));
+  smem.staging_empty = smem.staging_full + STAGING_BARRIERS;
+  smem.saw_nan = reinterpret_cast<int*>(smem.staging_empty + STAGING_BARRIERS);
   return smem;
 }
 

@@ -26,7 +26,7 @@ __device__ __forceinline__ void init_barriers(const Smem& smem) {
     ptx::mbarrier_init(smem.filter_full + i, 1);
     ptx::mbarrier_init(smem.filter_empty + i, 4 * kConsumers / FILTER_RINGS);
   }
-  for (int i = 0; i < (kStoredByProducers ? STAGING_PARTS : 0); ++i) {
+  for (int i = 0; i < STAGING_BARRIERS; ++i) {
     ptx::mbarrier_init(smem.staging_full + i, 4);
     ptx::mbarrier_init(smem.staging_empty + i, 2);
   }

@@ -107,7 +107,7 @@ MUTANTS = {
         f"ptx::cp_async_bulk_wait_group_read<0>();\n  {MAY_BE_WRITTEN}", f";\n  {MAY_BE_WRITTEN}"
     ),
     "staging is stored before it is complete": one(COMPLETE, "// staging is complete"),
-    "the store is not committed": one("ptx::cp_async_bulk_commit_group();", ""),
+    "the store is not committed": one("ptx::cp_async_bulk_commit_group();\n  }", "}"),
     # ---- rings ----
     "the filter stage that is read is off by one": one(READ_FILTER, NEXT_FILTER),
     "the resident tap that is read is off by one": one(READ_FILTER, NEXT_FILTER, **RESIDENT),

@@ -20,8 +20,8 @@ _SMALL: dict[str, Any] = {
     "mapping": "rows", "split": "pixels", "input_staging": "tma", "num_producer_warpgroups": 1, "prefetch": False,
     "num_consumer_warpgroups": 1, "joined_rows": 1, "cluster_k": 1, "staggered": False,
     "patch_stages": 2, "filter_resident": False, "filter_stages": 3, "l2_promotion_bytes": 128, "promotion": False,
-    "ordered": False, "staging_over_buffers": False, "stored_by_producers": False,
-    "programmatic_launch": False, "tile_order": "linear",
+    "ordered": False, "staging_over_buffers": False, "stored_by_producers": False, "bulk_store": False,
+    "piece_stages": 1, "programmatic_launch": False, "tile_order": "linear",
 }  # fmt: skip
 
 
