@@ -35,19 +35,26 @@ def suggest(problem: ConvProblem, target: Target, choose: Choose) -> WgmmaRowsCo
     found = shapes(problem, target)
     config = found[choose(",".join(_SHAPE_FIELDS), list(found))]
     dram_bound = _is_dram_bound(config, problem, target)
-    orders: list[RowOrder] = ["units", "strips"] if dram_bound else ["strips", "units"]
+    # the ends of a unit's runs in an NCHW y are sectors in parts
+    units_first = dram_bound and problem.y_layout == "nhwc"
+    orders: list[RowOrder] = ["units", "strips"] if units_first else ["strips", "units"]
     config = replace(config, row_order=choose("row_order." + "_".join(orders), orders))
 
     def fitting(field: str, values: Sequence[T]) -> list[T]:
         return [value for value in values if not _broken(_with(config, problem, field, value), problem, target)]
 
-    config = _with(config, problem, "staged_y", _choose_of(choose, "staged_y", fitting("staged_y", (True, False))))
+    # stores from registers are never faster where staging has room
+    roomy = replace(config, num_consumer_warpgroups=2, multiplying_consumers=2)
+    stages = [
+        staged for staged in (True, False) if not _broken(_with(roomy, problem, "staged_y", staged), problem, target)
+    ]
+    config = _with(config, problem, "staged_y", (stages or fitting("staged_y", (True, False)))[0])
 
     for field, values in (
         ("item_tiles", _item_tiles(config, problem, dram_bound)),
         ("num_consumer_warpgroups", _consumers(config, problem, target)),
         ("multiplying_consumers", _turns),
-        ("num_transformer_warps", (_WHOLE_GROUP, 4, 2, 6, 1) if problem.precision == "fp32" else (4, 3, 2, 6, 1)),
+        ("num_transformer_warps", _transformers(problem)),
         ("team_warps", _teams),
         ("raw_stages", (2, 1, 3)),
         ("ring_blocks", _rings),
@@ -166,15 +173,34 @@ def _block_ns(k: int) -> list[int]:
 
 
 def _consumers(config: WgmmaRowsConfig, problem: ConvProblem, target: Target) -> tuple[int, ...]:
-    if _is_dram_bound(config, problem, target):
+    if _is_dram_bound(config, problem, target) or _stages_halves(problem):
         return (3, 2, 4, 1)
-    geometry = WgmmaRowsGeometry(problem=problem, config=config)
-    return (2, 3, 4, 1) if geometry.steps * config.block_n / 2 > _LONG_TILE else (3, 4, 2, 1)
+    return (2, 3, 4, 1) if _is_long(config, problem) else (3, 4, 2, 1)
+
+
+def _transformers(problem: ConvProblem) -> tuple[int, ...]:
+    if problem.precision == "fp32" or _stages_halves(problem):
+        return (_WHOLE_GROUP, 4, 2, 6, 1)
+    return (4, 3, 2, 6, 1)
+
+
+def _is_long(config: WgmmaRowsConfig, problem: ConvProblem) -> bool:
+    return WgmmaRowsGeometry(problem=problem, config=config).steps * config.block_n / 2 > _LONG_TILE
+
+
+def _stages_halves(problem: ConvProblem) -> bool:
+    """Whether an NCHW y of 16-bit elements is staged, which takes the consumers as long as multiplying does."""
+    return problem.y_layout == "nchw" and problem.element_bytes == 2
 
 
 def _item_tiles(config: WgmmaRowsConfig, problem: ConvProblem, dram_bound: bool) -> list[int]:
     """Tiles of an item, none of which lies beyond its row."""
-    wanted = (2, 1, 4) if dram_bound else (1, 2)
+    if _stages_halves(problem) and config.block_n <= TILE_SLOTS:
+        wanted: tuple[int, ...] = (2, 1, 4)
+    elif config.staged_y:
+        wanted = (1, 2, 4)
+    else:
+        wanted = (2, 1, 4) if dram_bound else (1, 2)
     return [tiles for tiles in wanted if not config.row_items or (tiles - 1) * TILE_SLOTS < problem.q]
 
 
@@ -182,13 +208,15 @@ def _turns(config: WgmmaRowsConfig, problem: ConvProblem) -> list[int]:
     """All consumers at a time, or fewer; split elements are added up in between, which others' products hide."""
     consumers = config.num_consumer_warpgroups
     some = () if problem.precision == "fp32" else (1, 2)
-    return [turns for turns in dict.fromkeys((consumers, *some)) if consumers % turns == 0]
+    stores_long = _stages_halves(problem) and _is_long(config, problem)
+    wanted = (1, consumers, *some) if stores_long else (consumers, *some)
+    return [turns for turns in dict.fromkeys(wanted) if consumers % turns == 0]
 
 
 def _teams(config: WgmmaRowsConfig, problem: ConvProblem) -> list[int]:
-    """All transformers together where raw rows and ring are large, else each alone; or in pairs."""
+    """All transformers together where raw rows and ring are large and y needs no room, else each alone; or in pairs."""
     warps = config.num_transformer_warps
-    wanted = (warps, 1, 2) if problem.element_bytes == 4 else (1, 2, warps)
+    wanted = (warps, 1, 2) if problem.element_bytes == 4 and not config.staged_y else (1, 2, warps)
     return [team for team in dict.fromkeys(wanted) if warps % team == 0]
 
 

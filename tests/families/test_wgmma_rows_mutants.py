@@ -124,12 +124,12 @@ MUTANTS = {
     "a block too few is awaited": one("last_row + HALO_BLOCKS + 1)", "last_row + HALO_BLOCKS)"),
     "raw rows are given back before they are read": Mutant(
         (
-            ("        if constexpr (RAW_ARRIVALS == 1) ptx::mbarrier_arrive(smem.raw_empty + buffer);\n", ""),
-            (RAW_FULL, RAW_FULL + " if (member.lane == 0) ptx::mbarrier_arrive(smem.raw_empty + buffer);"),
+            ("      ptx::mbarrier_arrive(smem.raw_empty + buffer);\n", ""),
+            (RAW_FULL, RAW_FULL + " ptx::mbarrier_arrive(smem.raw_empty + buffer);"),
         )
     ),
     "raw rows are never given back": one(
-        "        if constexpr (RAW_ARRIVALS == 1) ptx::mbarrier_arrive(smem.raw_empty + buffer);\n", ""
+        "      ptx::mbarrier_arrive(smem.raw_empty + buffer);\n", ""
     ),
     # ---- proxies and order ----
     "blocks are not fenced": one(STAGED, ""),
