@@ -14,6 +14,7 @@ from im2wingen.target import Target
 _SMEM_BYTES = 128  # a cycle
 _STEP_BYTES = 32  # along K, of a wgmma
 _DRAM = 0.9  # share of the bandwidth that is reached
+_DRAM_BOUND = 2.0  # times the tensor core's demand
 _OVERLAP = 0.25  # share of the less scarce resources that is not hidden behind the scarcest
 _RAW_READS = 1.3  # a word of a raw row is read so many times, its bank conflicts included
 _START = 5000.0  # from the launch to the first product
@@ -33,14 +34,20 @@ class Demands:
     smem: float
     dram: float
     transformers: float
+    in_strips: bool  # then transformers are ahead, if y takes the consumers longer to write than to multiply
     consumers: float
     start: float
 
     @property
+    def dram_bound(self) -> bool:
+        return self.dram > _DRAM_BOUND * self.tensor
+
+    @property
     def total(self) -> float:
-        pipes = (self.tensor, self.smem, self.dram, self.transformers)
+        awaited = 0.0 if self.in_strips and self.dram_bound else self.transformers
+        pipes = (self.tensor, self.smem, self.dram, awaited)
         busy = max(pipes) + _OVERLAP * (sum(pipes) - max(pipes))
-        return self.start + max(busy, self.consumers)
+        return self.start + max(busy, self.transformers, self.consumers)
 
 
 def demands(geometry: WgmmaRowsGeometry, target: Target) -> Demands:
@@ -68,6 +75,7 @@ def demands(geometry: WgmmaRowsGeometry, target: Target) -> Demands:
         smem=waves * (operands + staged) / _SMEM_BYTES,
         dram=dram,
         transformers=waves * blocks * (_BLOCK + ceil_div(chunks, _LANES) * _CHUNK) / config.num_transformer_warps,
+        in_strips=config.row_order == "strips",
         consumers=waves
         * items
         * (_ITEM + config.item_tiles * geometry.products * product)

@@ -20,8 +20,6 @@ _SHAPES = 10
 _HOPELESS = 2.0  # times the least estimate
 _STEPS = (1, 2, 3, 4, 6, 8)  # strides of a block or slot that is less than the window
 _CHANNELS = (256, 192, 128, 96, 64, 48, 32, 16, 8)
-_SLOT_ORDERS: tuple[SlotOrder, ...] = ("rows", "columns")
-_DRAM_BOUND = 2.0  # times the tensor core's demand
 _LONG_TILE = 600.0  # cycles of a tile whose barriers and stores another consumer hides
 _SPARE_BLOCKS = 7  # of the ring, beyond those that items hold: transformers write them
 _UNIT_ROWS = (2, 1, 4, 8)
@@ -34,20 +32,20 @@ def suggest(problem: ConvProblem, target: Target, choose: Choose) -> WgmmaRowsCo
     """A config from the search space; its picks are legal together."""
     found = shapes(problem, target)
     config = found[choose(",".join(_SHAPE_FIELDS), list(found))]
-    dram_bound = _is_dram_bound(config, problem, target)
-    orders: list[RowOrder] = ["units", "strips"] if dram_bound else ["strips", "units"]
+    orders: list[RowOrder] = ["units", "strips"] if _wants_units(config, problem, target) else ["strips", "units"]
     config = replace(config, row_order=choose("row_order." + "_".join(orders), orders))
 
     def fitting(field: str, values: Sequence[T]) -> list[T]:
         return [value for value in values if not _broken(_with(config, problem, field, value), problem, target)]
 
-    config = _with(config, problem, "staged_y", _choose_of(choose, "staged_y", fitting("staged_y", (True, False))))
+    stagings = fitting("staged_y", _stagings(config, problem, target))
+    config = _with(config, problem, "staged_y", _choose_of(choose, "staged_y", stagings))
 
     for field, values in (
-        ("item_tiles", _item_tiles(config, problem, dram_bound)),
+        ("item_tiles", _item_tiles(config, problem, target)),
         ("num_consumer_warpgroups", _consumers(config, problem, target)),
         ("multiplying_consumers", _turns),
-        ("num_transformer_warps", (_WHOLE_GROUP, 4, 2, 6, 1) if problem.precision == "fp32" else (4, 3, 2, 6, 1)),
+        ("num_transformer_warps", _transformers),
         ("team_warps", _teams),
         ("raw_stages", (2, 1, 3)),
         ("ring_blocks", _rings),
@@ -99,9 +97,22 @@ def _broken(config: WgmmaRowsConfig, problem: ConvProblem, target: Target) -> bo
     return not all(rule.holds(problem, target, config) for rule in RULES)
 
 
+def _is_cramped(config: WgmmaRowsConfig, problem: ConvProblem, target: Target) -> bool:
+    """Whether a second consumer and a spare block don't fit."""
+    return _broken(replace(config, num_consumer_warpgroups=2, ring_blocks=config.ring_blocks + 1), problem, target)
+
+
 def _is_dram_bound(config: WgmmaRowsConfig, problem: ConvProblem, target: Target) -> bool:
-    wanted = demands(WgmmaRowsGeometry(problem=problem, config=config), target)
-    return wanted.dram > _DRAM_BOUND * wanted.tensor
+    return demands(WgmmaRowsGeometry(problem=problem, config=config), target).dram_bound
+
+
+def _wants_units(config: WgmmaRowsConfig, problem: ConvProblem, target: Target) -> bool:
+    """Where writing y is most of the time; but runs of an NCHW y end with a unit, and split rows take long to turn."""
+    return problem.y_layout == "nhwc" and problem.precision != "fp32" and _is_dram_bound(config, problem, target)
+
+
+def _is_long(config: WgmmaRowsConfig, problem: ConvProblem) -> bool:
+    return WgmmaRowsGeometry(problem=problem, config=config).products * config.block_n / 2 > _LONG_TILE
 
 
 @lru_cache(maxsize=64)
@@ -111,12 +122,10 @@ def shapes(problem: ConvProblem, target: Target) -> Mapping[str, WgmmaRowsConfig
     def cycles_of(config: WgmmaRowsConfig) -> float:
         # as if there were enough of everything
         roomy = replace(config, num_consumer_warpgroups=3, num_transformer_warps=4, ring_blocks=config.ring_blocks + 8)
-        if _is_dram_bound(config, problem, target):
+        if _wants_units(config, problem, target):
             roomy = replace(roomy, row_order="units", unit_rows=min(_UNIT_ROWS[0], problem.p))
-        cramped = _broken(
-            replace(config, num_consumer_warpgroups=2, ring_blocks=config.ring_blocks + 1), problem, target
-        )
-        return demands(WgmmaRowsGeometry(problem=problem, config=roomy), target).total * (_CRAMPED if cramped else 1.0)
+        total = demands(WgmmaRowsGeometry(problem=problem, config=roomy), target).total
+        return total * (_CRAMPED if _is_cramped(config, problem, target) else 1.0)
 
     legal = [config for config in _all_shapes(problem) if not _broken(config, problem, target)]
     ranked = sorted(((cycles_of(config), i) for i, config in enumerate(legal)))
@@ -138,7 +147,7 @@ def _all_shapes(problem: ConvProblem) -> Iterator[WgmmaRowsConfig]:
     for block_n in _block_ns(problem.k):
         for block_rows in _parts(problem.r, problem.stride_h, problem.dilation_h):
             for slot_columns in _parts(problem.s, problem.stride_w, problem.dilation_w):
-                orders = _SLOT_ORDERS if slot_columns > 1 else _SLOT_ORDERS[:1]
+                orders = _slot_orders(slot_columns, problem.stride_w)
                 for slot_order, row_items in product(orders, (False, True)):
                     config = WgmmaRowsConfig(
                         block_rows=block_rows, slot_columns=slot_columns, slot_order=slot_order, block_n=block_n,
@@ -157,6 +166,13 @@ def _parts(window: int, stride: int, dilation: int) -> list[int]:
     return [window, *(stride * step for step in _STEPS if stride * step < window)]
 
 
+def _slot_orders(columns: int, stride: int) -> Sequence[SlotOrder]:
+    """Columns first where neighbouring slots share some."""
+    if columns == 1:
+        return ("rows",)
+    return ("columns", "rows") if columns > stride else ("rows", "columns")
+
+
 def _block_ns(k: int) -> list[int]:
     """Channels of a CTA: all of K, rounded up to groups of 8, 16 or 32 neighbours, or a part of it."""
     whole = {round_up(k, group) for group in (8, 16, 32)}
@@ -168,27 +184,47 @@ def _block_ns(k: int) -> list[int]:
 def _consumers(config: WgmmaRowsConfig, problem: ConvProblem, target: Target) -> tuple[int, ...]:
     if _is_dram_bound(config, problem, target):
         return (3, 2, 4, 1)
-    geometry = WgmmaRowsGeometry(problem=problem, config=config)
-    return (2, 3, 4, 1) if geometry.steps * config.block_n / 2 > _LONG_TILE else (3, 4, 2, 1)
+    if _is_long(config, problem) and (config.row_items or problem.precision == "fp32"):
+        return (2, 3, 4, 1)
+    return (3, 2, 4, 1) if _is_long(config, problem) else (3, 4, 2, 1)
 
 
-def _item_tiles(config: WgmmaRowsConfig, problem: ConvProblem, dram_bound: bool) -> list[int]:
-    """Tiles of an item, none of which lies beyond its row."""
-    wanted = (2, 1, 4) if dram_bound else (1, 2)
+def _item_tiles(config: WgmmaRowsConfig, problem: ConvProblem, target: Target) -> list[int]:
+    """Tiles of an item, none of which lies beyond its row; one where more staging would cost a consumer."""
+    if config.staged_y:
+        several = problem.element_bytes == 2 and not _is_long(config, problem)
+    else:
+        several = _is_dram_bound(config, problem, target)
+    wanted = (2, 1, 4) if several else (1, 2, 4) if config.staged_y else (1, 2)
     return [tiles for tiles in wanted if not config.row_items or (tiles - 1) * TILE_SLOTS < problem.q]
 
 
 def _turns(config: WgmmaRowsConfig, problem: ConvProblem) -> list[int]:
-    """All consumers at a time, or fewer; split elements are added up in between, which others' products hide."""
+    """One consumer at a time where a tile is long, else all; split elements are added up while others multiply."""
     consumers = config.num_consumer_warpgroups
-    some = () if problem.precision == "fp32" else (1, 2)
-    return [turns for turns in dict.fromkeys((consumers, *some)) if consumers % turns == 0]
+    if problem.precision == "fp32":
+        return [consumers]
+    wanted = (1, consumers, 2) if _is_long(config, problem) else (consumers, 1, 2)
+    return [turns for turns in dict.fromkeys(wanted) if consumers % turns == 0]
+
+
+def _stagings(config: WgmmaRowsConfig, problem: ConvProblem, target: Target) -> tuple[bool, bool]:
+    """Staging first, unless its room is needed for a second consumer or a spare block."""
+    cramped = _is_cramped(_with(config, problem, "staged_y", True), problem, target)
+    return (False, True) if cramped else (True, False)
+
+
+def _transformers(config: WgmmaRowsConfig, problem: ConvProblem) -> tuple[int, ...]:
+    if config.staged_y or problem.precision == "fp32":
+        return (_WHOLE_GROUP, 4, 2, 6, 1)
+    return (4, 3, 2, 6, 1)
 
 
 def _teams(config: WgmmaRowsConfig, problem: ConvProblem) -> list[int]:
-    """All transformers together where raw rows and ring are large, else each alone; or in pairs."""
+    """All transformers together where raw rows and ring are large or units short, else each alone; or in pairs."""
     warps = config.num_transformer_warps
-    wanted = (warps, 1, 2) if problem.element_bytes == 4 else (1, 2, warps)
+    together = problem.element_bytes == 4 and (config.row_items or config.row_order == "units")
+    wanted = (warps, 1, 2) if together else (1, 2, warps)
     return [team for team in dict.fromkeys(wanted) if warps % team == 0]
 
 

@@ -15,7 +15,6 @@ constexpr int RAW_PARTS = kInputChannelsLast ? 1 : C;  // runs of neighbouring i
 constexpr int RAW_PART_BYTES = (15 + BLOCK_ROWS * INPUT_ROW_BYTES + 4 + 15) / 16 * 16;
 constexpr int RAW_BYTES = RAW_PARTS * RAW_PART_BYTES;  // of a buffer
 constexpr int kTeams = kTransformers / kTeamWarps, RAW_BUFFERS = kTeams * kRawStages;
-constexpr int RAW_ARRIVALS = kOutputChannelsLast ? 1 : 32;  // of a warp that has read a buffer
 constexpr int FILTER_CHUNKS = CHUNKS * WGMMA_N;  // of one part
 constexpr int FILTER_BYTES = PARTS * FILTER_CHUNKS * 16 + (kSplit ? WGMMA_N * 8 : 0);
 constexpr int SECTOR = 32 / sizeof(Element);  // what L2 writes at once
@@ -89,7 +88,7 @@ __device__ __forceinline__ void init_barriers(const Smem& smem) {
   }
   for (int i = 0; i < RAW_BUFFERS; ++i) {
     ptx::mbarrier_init(smem.raw_full + i, 1);
-    ptx::mbarrier_init(smem.raw_empty + i, kTeamWarps * RAW_ARRIVALS);
+    ptx::mbarrier_init(smem.raw_empty + i, 32 * kTeamWarps);
   }
   for (int i = 0; i < kConsumers; ++i) ptx::mbarrier_init(smem.multiplied + i, 4);
   ptx::mbarrier_init(smem.filters_full, kPackKernel ? 1 : 4 * kConsumers);

@@ -122,9 +122,8 @@ __device__ __forceinline__ void transform(const Smem& smem, const Member& member
           if (place < MIRRORED_BLOCKS) smem.scales[place + kRingBlocks] = scale_of(scaling);
         }
         ptx::mbarrier_arrive(smem.block_full + place);
-        if constexpr (RAW_ARRIVALS == 1) ptx::mbarrier_arrive(smem.raw_empty + buffer);
       }
-      if constexpr (RAW_ARRIVALS > 1) ptx::mbarrier_arrive(smem.raw_empty + buffer);
+      ptx::mbarrier_arrive(smem.raw_empty + buffer);
       ring.advance();
     }
     first_block += segment.blocks();

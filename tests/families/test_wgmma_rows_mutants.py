@@ -124,13 +124,11 @@ MUTANTS = {
     "a block too few is awaited": one("last_row + HALO_BLOCKS + 1)", "last_row + HALO_BLOCKS)"),
     "raw rows are given back before they are read": Mutant(
         (
-            ("        if constexpr (RAW_ARRIVALS == 1) ptx::mbarrier_arrive(smem.raw_empty + buffer);\n", ""),
-            (RAW_FULL, RAW_FULL + " if (member.lane == 0) ptx::mbarrier_arrive(smem.raw_empty + buffer);"),
+            ("      ptx::mbarrier_arrive(smem.raw_empty + buffer);\n", ""),
+            (RAW_FULL, RAW_FULL + " ptx::mbarrier_arrive(smem.raw_empty + buffer);"),
         )
     ),
-    "raw rows are never given back": one(
-        "        if constexpr (RAW_ARRIVALS == 1) ptx::mbarrier_arrive(smem.raw_empty + buffer);\n", ""
-    ),
+    "raw rows are never given back": one("      ptx::mbarrier_arrive(smem.raw_empty + buffer);\n", ""),
     # ---- proxies and order ----
     "blocks are not fenced": one(STAGED, ""),
     "one lane fences for all": one(STAGED, "      if (member.lane == 0) ptx::fence_proxy_async_shared_cta();\n"),
@@ -211,9 +209,7 @@ MUTANTS = {
     "a warp of a team fills a block for all": one(
         "smem.block_full + i, kTeamWarps);", "smem.block_full + i, 1);", **TEAMS
     ),
-    "a warp of a team gives raw rows back for all": one(
-        "raw_empty + i, kTeamWarps * RAW", "raw_empty + i, RAW", **TEAMS
-    ),
+    "a warp of a team gives raw rows back for all": one("raw_empty + i, 32 * kTeamWarps", "raw_empty + i, 32", **TEAMS),
     "a team's warps write the same slots": one("- GROUP * SLOT_ROUNDS % kTeamWarps)", "- member.warp)", **TEAMS),
     "rows are cleared while others read them": one("  member.sync();\n}\n\n// Of", "}\n\n// Of", **TEAMS),
     # ---- items of a row ----
