@@ -13,7 +13,7 @@ _RATE_OF_WARPS = (0.84, 0.91, 0.93, 0.94)
 # Columns and filters of a thread for which products wait for the registers' banks.
 _ODD_COLUMNS, _FEW_FILTERS = 1.05, 1.07
 _FILL_CYCLES = 2500  # first copies and last stores of a CTA, nothing else running on its SM
-_READ_CYCLES = 1.0  # of a register read from shared memory: it takes a turn of the register file
+_READ_CYCLES = 0.85  # of a register read from shared memory, beside the load: it takes a turn of the register file
 _COPY_CYCLES, _STEP_CYCLES = 4, 80  # of a copy to shared memory or its place; of a step, its barrier included
 _BOX_INSTRUCTIONS = 250  # of a thread, beside its copies, products and outputs
 _CODE_FFMAS, _CODE_MISSES = 1850, 1.12  # beyond so many, straight code doesn't fit the instruction cache of 32 KiB
@@ -69,7 +69,9 @@ def _cycles(geometry: SimtGeometry, target: Target, resident: int) -> tuple[floa
     banks = (_ODD_COLUMNS if config.thread_q % 2 else 1) * (_FEW_FILTERS if config.thread_n < 8 else 1)
     multiply = banks * geometry.block_s * geometry.thread_m * config.thread_n
     segments = geometry.rows_read * geometry.segment * geometry.phases
-    reads = _READ_CYCLES * (segments + geometry.block_s * config.thread_n)
+    filters = geometry.block_s * config.thread_n
+    loads = segments / geometry.segment_vector + filters / geometry.unit
+    reads = _READ_CYCLES * (segments + filters) + loads
     places = ceil_div(geometry.places, geometry.threads // geometry.channel_lanes)  # of a thread; each is looked up
     copies = _COPY_CYCLES * (geometry.patch_copies + places + geometry.filter_copies) + _STEP_CYCLES
     copies *= config.slices
@@ -91,9 +93,9 @@ def _cycles(geometry: SimtGeometry, target: Target, resident: int) -> tuple[floa
     work += store.run_cycles * geometry.runs * config.block_n
     staged = config.block_c * (config.tile_n * geometry.rows * geometry.columns + geometry.taps * config.block_n)
     stores = _written_bytes(geometry) * config.block_n / store.bytes_per_cycle
-    loads = problem.element_bytes * geometry.steps * staged / _L2_BYTES_PER_CYCLE
-    idle = _WAITS_FOR_LOADS * min(work, loads) + store.waits * min(work, stores) + _FILL_CYCLES
-    return max(work, loads + stores), idle * (_PERSISTENT_WAITS if config.persistent else 1)
+    copied = problem.element_bytes * geometry.steps * staged / _L2_BYTES_PER_CYCLE
+    idle = _WAITS_FOR_LOADS * min(work, copied) + store.waits * min(work, stores) + _FILL_CYCLES
+    return max(work, copied + stores), idle * (_PERSISTENT_WAITS if config.persistent else 1)
 
 
 def store_cost(problem: ConvProblem, config: SimtConfig) -> _StoreCost:
