@@ -9,21 +9,25 @@ from im2wingen.problem import ConvProblem
 from im2wingen.target import Target
 
 # Share of the FFMA rate that 1, 2, 3, 4 warps of a scheduler reach.
-_RATE_OF_WARPS = (0.84, 0.91, 0.93, 0.94)
+_RATE_OF_WARPS = (0.84, 0.91, 0.94, 0.94)
 # Columns and filters of a thread for which products wait for the registers' banks.
+_ROUNDS_APART = 3.0  # until CTAs no longer end together
+_ONE_STAGE = 0.12  # share that a CTA alone waits for copies
+_NHWC_COPY_CYCLES = 12  # channels last: lanes copy from many sectors
 _ODD_COLUMNS, _FEW_FILTERS = 1.05, 1.07
-_FILL_CYCLES = 2500  # first copies and last stores of a CTA, nothing else running on its SM
-_READ_CYCLES = 1.0  # of a register read from shared memory: it takes a turn of the register file
-_COPY_CYCLES, _STEP_CYCLES = 4, 80  # of a copy to shared memory or its place; of a step, its barrier included
+_FILL_CYCLES = 6000  # first copies and last stores of a CTA, nothing else running on its SM
+_READ_CYCLES = 0.6  # of a register read from shared memory, beside the load: it takes a turn of the register file
+_COPY_CYCLES, _STEP_CYCLES = 3.2, 100  # of a copy to shared memory or its place; of a step, its barrier included
 _BOX_INSTRUCTIONS = 250  # of a thread, beside its copies, products and outputs
-_CODE_FFMAS, _CODE_MISSES = 1850, 1.12  # beyond so many, straight code doesn't fit the instruction cache of 32 KiB
+_CODE_FFMAS, _CODE_MISSES = 1850, 1.1  # beyond so many, straight code doesn't fit the instruction cache of 32 KiB
 # Small CTAs do the same at different times, and fetch filters and instructions for themselves.
-_ONE_WARP, _UNEVEN_WARPS = 1.16, 1.05
-_SLICE = 0.03  # of a slice more
-_PERSISTENT_WAITS = 0.3  # of what a CTA waits; the rest hides behind its next box
-_L2_BYTES_PER_CYCLE = 32  # of an SM, all at it
-_NHWC_BYTES_PER_CYCLE = 16  # likewise
-_WAITS_FOR_LOADS = 0.3  # share that a CTA alone on its SM does not hide
+_ONE_WARP, _HALF_WARPS, _UNEVEN_WARPS = 1.15, 1.06, 1.12
+_ALONE = 1.1  # the only CTA of an SM: all its warps copy, multiply and store at the same time
+_STRIDED_ROWS = 1.03  # of a thread with several rows that share no inputs
+_SLICE = 0.06  # of a slice more
+_PERSISTENT_WAITS = 0.5  # of what a CTA waits; the rest hides behind its next box
+_L2_BYTES_PER_CYCLE = 46  # of an SM, all at it
+_WAITS_FOR_LOADS = 0.2  # share that a CTA alone on its SM does not hide
 _SECTOR_BYTES = 32
 
 
@@ -32,23 +36,29 @@ class _StoreCost:
     bytes_per_cycle: float  # of an SM, all at it, of sectors written whole
     instructions: float  # of an output
     run_cycles: float  # of an SM for each run of outputs
-    waits: float = 0.6  # share that a CTA alone on its SM does not hide
+    waits: float  # share that a CTA alone on its SM does not hide
 
 
 _NCHW_STORES = {
-    "registers": _StoreCost(bytes_per_cycle=3, instructions=2.0, run_cycles=0),
-    "shared": _StoreCost(bytes_per_cycle=13, instructions=3.0, run_cycles=0),
-    "sectors": _StoreCost(bytes_per_cycle=14, instructions=2.5, run_cycles=8),
-    "bulk": _StoreCost(bytes_per_cycle=16, instructions=1.5, run_cycles=21, waits=0.2),
+    "registers": _StoreCost(bytes_per_cycle=2.3, instructions=2.0, run_cycles=0, waits=0.8),
+    "shared": _StoreCost(bytes_per_cycle=14, instructions=2.3, run_cycles=2, waits=0.5),
+    "sectors": _StoreCost(bytes_per_cycle=12, instructions=2.6, run_cycles=9, waits=0.6),
+    "bulk": _StoreCost(bytes_per_cycle=16, instructions=1.5, run_cycles=20, waits=0.2),
 }
-_NHWC_STORES = _StoreCost(bytes_per_cycle=16, instructions=0.75, run_cycles=0)
+_NHWC_STORES = _StoreCost(bytes_per_cycle=13, instructions=0.8, run_cycles=0, waits=0.65)
 
 
 def convolution_cycles(geometry: SimtGeometry, target: Target) -> float:
     """Estimated SM cycles of the whole convolution."""
     config = geometry.config
     rounds, rest = divmod(geometry.ctas, target.sm_count * config.ctas_per_sm)
-    last = ceil_div(rest, target.sm_count)
+    # CTAs that end together leave an SM with room for several, and the last ones share as few SMs as they can.
+    fewest = ceil_div(rest, target.sm_count)
+    last = (
+        fewest + (config.ctas_per_sm - fewest) * max(0.0, 1 - (rounds - 1) / _ROUNDS_APART)
+        if rest and rounds
+        else fewest
+    )
     return sum(
         ctas * (busy + idle / resident)
         for ctas, resident in ((rounds * config.ctas_per_sm, config.ctas_per_sm), (last, last))
@@ -62,16 +72,18 @@ def cta_cycles(geometry: SimtGeometry, target: Target) -> tuple[float, float]:
     return _cycles(geometry, target, min(geometry.config.ctas_per_sm, ceil_div(geometry.ctas, target.sm_count)))
 
 
-def _cycles(geometry: SimtGeometry, target: Target, resident: int) -> tuple[float, float]:
+def _cycles(geometry: SimtGeometry, target: Target, resident: float) -> tuple[float, float]:
     problem, config = geometry.problem, geometry.config
     store = store_cost(problem, config)
     # of a thread, for one channel and filter row
-    banks = (_ODD_COLUMNS if config.thread_q % 2 else 1) * (_FEW_FILTERS if config.thread_n < 8 else 1)
-    multiply = banks * geometry.block_s * geometry.thread_m * config.thread_n
+    multiply = bank_waits(config) * geometry.block_s * geometry.thread_m * config.thread_n
     segments = geometry.rows_read * geometry.segment * geometry.phases
-    reads = _READ_CYCLES * (segments + geometry.block_s * config.thread_n)
+    filters = geometry.block_s * config.thread_n
+    loads = segments / geometry.segment_vector + filters / geometry.unit
+    reads = _READ_CYCLES * (segments + filters) + loads
     places = ceil_div(geometry.places, geometry.threads // geometry.channel_lanes)  # of a thread; each is looked up
-    copies = _COPY_CYCLES * (geometry.patch_copies + places + geometry.filter_copies) + _STEP_CYCLES
+    copy = _NHWC_COPY_CYCLES if problem.x_layout == "nhwc" else _COPY_CYCLES
+    copies = copy * (geometry.patch_copies + places) + _COPY_CYCLES * geometry.filter_copies + _STEP_CYCLES
     copies *= config.slices
     plan = 30 * ceil_div(geometry.places, geometry.threads)  # of a group of taps
     box = _BOX_INSTRUCTIONS + store.instructions * geometry.thread_m * config.thread_n
@@ -81,19 +93,36 @@ def _cycles(geometry: SimtGeometry, target: Target, resident: int) -> tuple[floa
     warps = resident * geometry.threads / 128  # of a scheduler
     rate = _RATE_OF_WARPS[min(4, max(1, int(warps))) - 1] * warps / -(-warps // 1)
     if config.num_stages == 1:
-        rate *= 1 - 0.2 / resident
+        rate *= 1 - _ONE_STAGE / resident
     fma_per_sm = target.dfma_per_sm if problem.precision == "fp64" else target.ffma_per_sm
     products = channels * problem.r * instructions / config.slices
     work = geometry.threads * (products + box) / fma_per_sm / rate
     work *= 1 + _SLICE * (config.slices - 1)
     work *= _CODE_MISSES if geometry.straight_ffmas > _CODE_FFMAS else 1
-    work *= _ONE_WARP if geometry.threads == 32 else _UNEVEN_WARPS if geometry.threads % 128 else 1
+    work *= shape_cost(geometry)
+    work *= _ALONE if config.ctas_per_sm == 1 else 1
     work += store.run_cycles * geometry.runs * config.block_n
     staged = config.block_c * (config.tile_n * geometry.rows * geometry.columns + geometry.taps * config.block_n)
     stores = _written_bytes(geometry) * config.block_n / store.bytes_per_cycle
-    loads = problem.element_bytes * geometry.steps * staged / _L2_BYTES_PER_CYCLE
-    idle = _WAITS_FOR_LOADS * min(work, loads) + store.waits * min(work, stores) + _FILL_CYCLES
-    return max(work, loads + stores), idle * (_PERSISTENT_WAITS if config.persistent else 1)
+    copied = problem.element_bytes * geometry.steps * staged / _L2_BYTES_PER_CYCLE
+    idle = _WAITS_FOR_LOADS * min(work, copied) + store.waits * min(work, stores) + _FILL_CYCLES / resident
+    return max(work, copied + stores), idle * (_PERSISTENT_WAITS if config.persistent else 1)
+
+
+def shape_cost(geometry: SimtGeometry) -> float:
+    """What the threads' shape costs, over that of whole warps for every scheduler."""
+    problem, config = geometry.problem, geometry.config
+    strided_rows = _STRIDED_ROWS if config.thread_p > 1 and problem.stride_h > 1 else 1.0
+    if geometry.threads % 128 == 0:
+        return strided_rows
+    return strided_rows * (
+        _UNEVEN_WARPS if geometry.threads > 128 else _HALF_WARPS if geometry.threads > 32 else _ONE_WARP
+    )
+
+
+def bank_waits(config: SimtConfig) -> float:
+    """Time of a thread's products over that of a shape whose registers never wait for their banks."""
+    return (_ODD_COLUMNS if config.thread_q % 2 else 1) * (_FEW_FILTERS if config.thread_n < 8 else 1)
 
 
 def store_cost(problem: ConvProblem, config: SimtConfig) -> _StoreCost:

@@ -9,7 +9,7 @@ from typing import Any
 
 from im2wingen.families import simt_space as space
 from im2wingen.families.simt_config import SimtConfig
-from im2wingen.families.simt_cost import convolution_cycles, store_cost
+from im2wingen.families.simt_cost import bank_waits, convolution_cycles, shape_cost, store_cost
 from im2wingen.families.simt_geometry import SimtGeometry, copies_in_bulk
 from im2wingen.families.simt_rules import RULES, whole_threads
 from im2wingen.families.support import ceil_div, round_up
@@ -17,7 +17,8 @@ from im2wingen.problem import ConvProblem
 from im2wingen.target import Target
 
 _EXTENTS, _TILES, _SHORTLIST = 20, 400, 24  # how many the next, dearer estimate looks at
-_SPARE_REGISTERS = 14  # that the compiler takes beyond what a thread needs at the least
+# Registers that the compiler takes beyond what a thread needs at the least.
+_SPARE_REGISTERS = {"free": 14, "ordered": 8, "rows": 0}
 _MANY_OUTPUTS = 184  # of a thread with several rows: they leave registers for one row's inputs only
 _STRAIGHT_FFMAS = 1850  # whose code fits the instruction cache
 
@@ -65,7 +66,7 @@ def _tiles(problem: ConvProblem, target: Target) -> Iterator[SimtConfig]:
             for tile in space.tile_rows(problem, t, threads_q)
         ]
         rows.sort(key=lambda pair: _extent_waste(problem.p, problem.stride_h, problem.window_h, pair))
-        for thread_p, tile_p in rows[:_EXTENTS]:
+        for thread_p, tile_p in rows[: 2 * _EXTENTS]:
             threads_m = Fraction(tile_p * threads_q, thread_p)
             for block_n in space.block_filters(problem, thread_n, threads_m):
                 yield from _boxes(problem, target, (thread_p, thread_q, thread_n), (tile_p, tile_q, block_n))
@@ -82,7 +83,7 @@ def _boxes(
         config = _with(
             _least(), staging="window", tile_n=tile_n, tile_p=tile_p, tile_q=tile_q, block_n=block_n,
             thread_p=thread_p, thread_q=thread_q, thread_n=thread_n, lanes_m=_lanes(threads // threads_n, threads_n),
-            **_orders(problem, thread_p, thread_p * thread_q * thread_n, thread_n),
+            store=_stores(problem, target)[0], **_orders(problem, thread_p, thread_p * thread_q * thread_n, thread_n),
         )  # fmt: skip
         if whole_threads(problem, config):
             yield config
@@ -128,7 +129,8 @@ def _waste(problem: ConvProblem, target: Target, tile: SimtConfig) -> float:
     few_outputs = 1 + 2 / (thread_m * tile.thread_n)
     ffmas = target.ffma_per_sm / (problem.c * problem.r * problem.s)  # a cycle's, in outputs
     stores = ffmas * problem.element_bytes / store_cost(problem, tile).bytes_per_cycle / 2
-    return outputs * ctas * (1 + reads + copies + stores) * busy * few_outputs
+    shape = shape_cost(SimtGeometry(problem=problem, config=tile))
+    return outputs * ctas * (bank_waits(tile) + reads + copies + stores) * busy * few_outputs * shape
 
 
 def _cycles(problem: ConvProblem, target: Target, config: SimtConfig) -> float:
@@ -158,7 +160,13 @@ def _stages(problem: ConvProblem, target: Target, tile: SimtConfig) -> Iterator[
             straight *= (block_r if config.unroll_r else 1) * tile.thread_p * tile.thread_q * tile.thread_n
             if block_c % tile.slices == 0:
                 config = _with(config, unroll_c=space.unrolled_channels(straight, block_c // tile.slices)[0])
-            yield config
+            yield _with(config, persistent=_ahead(problem, config))
+
+
+def _ahead(problem: ConvProblem, stage: SimtConfig) -> bool:
+    """Whether the next box's copies are the only ones that can hide behind products."""
+    one_step = SimtGeometry(problem=problem, config=stage).steps == 1
+    return one_step and problem.y_layout == "nhwc" and stage.num_stages > 1
 
 
 def _store_n(problem: ConvProblem, target: Target, config: SimtConfig) -> int:
@@ -178,8 +186,7 @@ def _resident(problem: ConvProblem, target: Target, tile: SimtConfig) -> int:
     geometry = SimtGeometry(problem=problem, config=tile)
     free = tile.reads == "free"
     early = 2 * tile.thread_p * geometry.segment if geometry.phases > 1 and free else 0  # the next phases, read ahead
-    spare = 0 if tile.reads == "rows" else _SPARE_REGISTERS
-    registers = round_up(geometry.registers + early + spare, 8)
+    registers = round_up(geometry.registers + early + _SPARE_REGISTERS[tile.reads], 8)
     most = min(target.max_threads_per_sm // geometry.threads, target.max_blocks_per_sm)
     fits = [n for n in range(1, most + 1) if registers * round_up(n * geometry.threads, 128) <= target.regs_per_sm]
     return max(fits, default=0) if registers <= 256 else 0
