@@ -155,7 +155,6 @@ MUTANTS = {
     "all shares are of the first channels": one("landed + share * SHARE_STEP", "landed", **IMAGES),
     "two planes are the first one": one("plane_w * DILATION_W", "0", **STRIDE),
     "a landing is given back after its first patch": one("kTransposed && landing_split", "kTransposed", **STRIDE),
-    "a landing is of one patch": one("part += LANDED_PATCHES", "++part", **STRIDE),
     # ---- channels in parts ----
     "parts are all the first one": one("part % LANDED_PARTS * LANDED_CHANNELS", "0", **PARTS),
     "each part is split over the first": one("(part * SHARES + share)", "share", **PARTS),
