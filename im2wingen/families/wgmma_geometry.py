@@ -200,7 +200,7 @@ class WgmmaGeometry:
     @property
     def bulk_stores(self) -> bool:
         """Whether an NCHW y of split operands leaves by bulk copies."""
-        return self.config.store_groups == BULK_STORE_GROUPS < self.groups_n
+        return self.config.arithmetic == "split" and self.config.store_groups == BULK_STORE_GROUPS < self.groups_n
 
     @property
     def own_rows(self) -> int:
