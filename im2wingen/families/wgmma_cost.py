@@ -136,10 +136,10 @@ def _run_ends(geometry: WgmmaGeometry) -> float:
     elif geometry.staged_groups:
         run = config.tile_q
     elif config.tile_n > 1 or config.tile_q % 2 or problem.q % 2:
-        run = max(1, 8 // config.tile_n) * (_APART if config.staggered else 1)
+        run = max(1, 8 // config.tile_n)
     else:
         run = 8 * config.own_subtiles if config.mapping == "block" else config.tile_q
-    return 2 * _RUN_END * config.block_n * config.tile.pixels / run
+    return 2 * _RUN_END * config.block_n * config.tile.pixels / run / (_APART if config.staggered else 1)
 
 
 def _product_cycles(n: int) -> float:

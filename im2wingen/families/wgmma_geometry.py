@@ -156,7 +156,10 @@ class WgmmaGeometry:
 
     @property
     def loaded_bytes(self) -> int:
-        """Of a patch as it is loaded, without the pixels that its unit is widened by."""
+        """Of a patch as it is loaded; what lands whole serves the planes of all columns."""
+        if self.config.input_staging == "transposed" and (landing := self.landing) and self.products > 1:
+            planes = horizontal(self.problem).used_planes if landing.parts == 1 else 1
+            return landing.stage_bytes * landing.parts // planes
         return self.patch_h * self.loaded_w * self.config.tile_n * self.row_bytes
 
     @property
@@ -199,7 +202,7 @@ class WgmmaGeometry:
     @property
     def bulk_stores(self) -> bool:
         """Whether an NCHW y of split operands leaves by bulk copies."""
-        return self.config.store_groups == BULK_STORE_GROUPS < self.groups_n
+        return self.config.arithmetic == "split" and self.config.store_groups == BULK_STORE_GROUPS < self.groups_n
 
     @property
     def own_rows(self) -> int:

@@ -13,7 +13,7 @@ MAX_BOX = 256  # elements of a side
 _UNIT = 4  # numbers in 16 bytes, the step of TMA's strides and of where a box begins
 _STAGE_UNIT = 128  # bytes: what lands without a swizzle begins at multiples of them
 _PIECES = 8  # boxes of the images of a chunk
-_MAX_WHOLE_BYTES, _MAX_SHARED_BYTES = 64 * 1024, 100 * 1024  # of what lands of all channels at once
+_MAX_WHOLE_BYTES, _MAX_SHARED_BYTES = 64 * 1024, 90 * 1024  # of what lands of all channels at once
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -238,9 +238,7 @@ def _producers(config: WgmmaConfig, problem: ConvProblem, target: Target) -> lis
     more = replace(config, num_producer_warpgroups=2)
     if config.arithmetic == "direct" or _broken(problem, target, more):
         return [config.num_producer_warpgroups]
-    # measured: six warps pay where they transpose many patches, or for 64 channels alone
-    many = config.split == "pixels" or WgmmaGeometry(problem=problem, config=config).chunks > 2
-    return [2, 1] if config.input_staging == "transposed" and many else [1, 2]
+    return [2, 1] if config.input_staging == "transposed" else [1, 2]  # measured
 
 
 def _orders(config: WgmmaConfig, problem: ConvProblem) -> list[bool]:

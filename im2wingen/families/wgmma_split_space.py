@@ -11,7 +11,7 @@ from im2wingen.families.wgmma_split_rules import MAX_PROMOTION_TAPS, SPLIT_STORE
 from im2wingen.problem import ConvProblem
 from im2wingen.target import Target
 
-_ROOMY_FILTER_STAGES = 4
+_ROOMY_FILTER_STAGES, _ROOMY_APART = 5, 3  # measured; where consumers may begin apart
 
 
 def fits(problem: ConvProblem, target: Target, config: WgmmaConfig) -> bool:
@@ -64,7 +64,8 @@ def split_store_groups(config: WgmmaConfig, problem: ConvProblem, target: Target
         return [g for g in staged if fits(problem, target, replace(beside, store_groups=g))]
 
     least = least_filter_stages(config)
-    roomy = fit_beside(least if config.filter_resident else _ROOMY_FILTER_STAGES)
+    wanted = _ROOMY_APART if may_stagger(config, problem, target) else _ROOMY_FILTER_STAGES
+    roomy = fit_beside(least if config.filter_resident else wanted)
     return [*roomy, groups, *(g for g in fit_beside(least) if g not in roomy)]
 
 
@@ -73,18 +74,23 @@ def scatters(config: WgmmaConfig, problem: ConvProblem) -> bool:
     return problem.y_layout == "nchw" and (config.tile_n > 1 or problem.q % 2 == 1 or config.tile_q % 2 == 1)
 
 
-def staggers(config: WgmmaConfig, problem: ConvProblem, target: Target) -> list[bool]:
-    """Whether consumers begin apart: tried for consumers of the same pixels, where a CTA has several tiles; first where
-    stores from registers take long.
-    """
+def may_stagger(config: WgmmaConfig, problem: ConvProblem, target: Target) -> bool:
+    """Two consumers of the same pixels, where a CTA has several tiles of several patches."""
     geometry = WgmmaGeometry(problem=problem, config=config)
     several = geometry.least_patch_stages > 1 and geometry.tiles > target.sm_count
-    if config.arithmetic == "direct" or config.split != "filters" or config.num_consumer_warpgroups != 2 or not several:
+    two = config.arithmetic == "split" and config.split == "filters" and config.num_consumer_warpgroups == 2
+    return two and several
+
+
+def staggers(config: WgmmaConfig, problem: ConvProblem, target: Target) -> list[bool]:
+    """Whether consumers begin apart: where they may; first where stores take long."""
+    geometry = WgmmaGeometry(problem=problem, config=config)
+    if not may_stagger(config, problem, target):
         return [False]
     apart = replace(config, staggered=True, patch_stages=geometry.least_patch_stages)
     if not fits(problem, target, replace(apart, filter_stages=least_filter_stages(apart))):
         return [False]
-    long = scatters(config, problem) and config.store_groups == geometry.groups_n
+    long = scatters(config, problem) and not geometry.bulk_stores
     return [True, False] if long else [False, True]
 
 
@@ -110,7 +116,7 @@ def promotions(config: WgmmaConfig, problem: ConvProblem, target: Target) -> lis
         beside = replace(config, patch_stages=least)
         return [t for t, s in stages.items() if fits(problem, target, replace(beside, filter_stages=s + more))]
 
-    roomy = fit_beside(0 if config.filter_resident else 2)
+    roomy = fit_beside(0 if config.filter_resident else 1)
     return [*roomy, *(taps for taps in fit_beside(0) if taps not in roomy)][:3] or [1]
 
 

@@ -110,13 +110,14 @@ __device__ __forceinline__ void shrink_row(unsigned char* row, int pixel, int pa
   }
 }
 
-// Of a pixel's channels, how many threads take a part each: the fewest of 1, 2 and 4 that leave the fewest of them idle.
+// Of a pixel's channels, how many threads take a part each: the fewest of 1, 2 and 4 that leave the fewest of them idle; of
+// two warps one, that reads ahead.
 __device__ constexpr int splitting_rounds(int shares) {  // quarters of a pixel, one after the other
   return (LANDED_PIXELS * TILE_N * shares + SPLITTERS - 1) / SPLITTERS * (4 / shares);
 }
 __device__ constexpr int best_shares() {
   int best = 1;
-  for (int shares = 2; shares <= LANDED_CHANNELS / HALVES_UNIT; shares *= 2)
+  for (int shares = 2; kProducers == 2 && shares <= LANDED_CHANNELS / HALVES_UNIT; shares *= 2)
     if (splitting_rounds(shares) < splitting_rounds(best)) best = shares;
   return best;
 }

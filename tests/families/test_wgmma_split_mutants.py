@@ -51,7 +51,9 @@ STRIPS: dict[str, Any] = {
 }  # fmt: skip
 IMAGES: dict[str, Any] = {
     "layout": "nchw", "shape": "n3c36h7w7k70r3s3",
-    "config": LANDED | {"tile": (2, 5, 5), "joined_rows": 5, "store_groups": 8},
+    "config": LANDED
+    | FILTERS["config"]
+    | {"tile": (2, 5, 5), "joined_rows": 5, "store_groups": 8, "num_producer_warpgroups": 2},
 }  # fmt: skip
 # Two images' planes of 16 numbers; two rows' runs of 12, of three rows.
 PLANES: dict[str, Any] = {
@@ -155,7 +157,6 @@ MUTANTS = {
     "all shares are of the first channels": one("landed + share * SHARE_STEP", "landed", **IMAGES),
     "two planes are the first one": one("plane_w * DILATION_W", "0", **STRIDE),
     "a landing is given back after its first patch": one("kTransposed && landing_split", "kTransposed", **STRIDE),
-    "a landing is of one patch": one("part += LANDED_PATCHES", "++part", **STRIDE),
     # ---- channels in parts ----
     "parts are all the first one": one("part % LANDED_PARTS * LANDED_CHANNELS", "0", **PARTS),
     "each part is split over the first": one("(part * SHARES + share)", "share", **PARTS),
@@ -178,7 +179,7 @@ MUTANTS = {
     "images beyond N are copied": one("place.n + image >= N ||", "", **PLANES),
     "rows beyond y are copied": one("min(OWN_P, P - place.p) * Q", "OWN_P * Q", **RUNS),
     "rows are staged as they lie in the plane": one("+ pixel - place.p * Q] = value", "+ pixel] = value", **RUNS),
-    "y is staged where the next tile's x lands": one("kTransposed && !kStagingOverLanding ?", "false ?", **IMAGES),
+    "y is staged where the next tile's x lands": one("kTransposed && !kStagingOverLanding ?", "false ?", **STRIPS),
     # ---- staged outputs ----
     "staging is read too early": one("__syncwarp();  // all is staged", "", **STRIPS),
     "staging is written too early": one("__syncwarp();  // all is read", "", **STRIPS),
