@@ -31,8 +31,6 @@ _SPLITTING = 0.1  # share of the splitters' time that consumers lose
 _RUN_END = 2.0  # an NCHW y of split operands: an end of what is stored together, for each output channel
 _PROMOTION = 150.0  # from the last product of a partial sum to the first of the next, besides an FMA for each number
 _PATCH = 150.0  # likewise, of two patches
-_TRANSPOSED_BYTES = 4.0  # a cycle, of patches whose pixels a warpgroup transposes in whole vectors
-_SEVERAL_IMAGES = 0.4  # of it, where a patch is of several images
 _TURNED_BYTES, _TURNED_IMAGES = 14.0, 7.0  # likewise, of pieces that TMA brings of an image; and of several
 _PASS = 4000.0  # a kernel before this one, besides its bytes
 _EXCHANGE = 1200.0  # of a cluster's sums, besides their bytes: two barriers and the way to a peer
@@ -80,12 +78,6 @@ def tile_cycles(geometry: WgmmaGeometry) -> tuple[float, float]:
         consumers = 1 if config.split == "tiles" else config.num_consumer_warpgroups
         busy = max(busy, consumers * geometry.sum_groups * _COPIED)
         epilogue = _EPILOGUE / 2 + geometry.sum_groups * _STAGED
-    if config.input_staging == "transposed" and config.arithmetic == "direct":
-        patches = geometry.planes * geometry.chunks * geometry.patch_bytes
-        whole = problem.stride_w == 1 and problem.w % 4 == 0
-        rate = _TRANSPOSED_BYTES * config.num_producer_warpgroups
-        rate *= (1 if whole else 0.5) * (1 if config.tile_n == 1 else _SEVERAL_IMAGES)
-        busy = max(busy, patches / rate)
     if config.input_staging == "turned":
         brought = geometry.planes * geometry.chunks * geometry.pieces.patch_bytes
         written = geometry.planes * geometry.chunks * geometry.patch_bytes * problem.stride_w

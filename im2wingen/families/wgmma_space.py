@@ -60,7 +60,6 @@ def suggest(problem: ConvProblem, target: Target, choose: Choose) -> WgmmaConfig
     return replace(
         config,
         ordered=_choose_of(choose, "ordered", _orders(config, problem)),
-        prefetch=_choose_of(choose, "prefetch", _prefetches(config)),
         l2_promotion_bytes=choose("l2_promotion_bytes", [128, 256, 64]),
         programmatic_launch=choose("programmatic_launch", [True, False]),
         tile_order=_choose_of(choose, "tile_order", _tile_orders(config, problem)),
@@ -157,7 +156,7 @@ def _all_shapes(problem: ConvProblem, target: Target) -> Iterator[WgmmaConfig]:
             continue
         base = WgmmaConfig(
             arithmetic=arithmetic, promotion_taps=1, mapping="rows", split=split, num_consumer_warpgroups=consumers,
-            input_staging=staging, num_producer_warpgroups=1, prefetch=False, staggered=False,
+            input_staging=staging, num_producer_warpgroups=1, staggered=False,
             tile_n=1, tile_p=1, tile_q=1, joined_rows=1, block_k=block_k, cluster_k=1, patch_stages=1,
             filter_resident=resident, filter_stages=1 if resident else 2, store_groups=1, l2_promotion_bytes=128,
             staging_over_buffers=False, stored_by_producers=False, bulk_store=False, piece_stages=1, promotion=False,
@@ -252,10 +251,6 @@ def _orders(config: WgmmaConfig, problem: ConvProblem) -> list[bool]:
 def _tile_orders(config: WgmmaConfig, problem: ConvProblem) -> list[Order]:
     one = config.filter_resident and WgmmaGeometry(problem=problem, config=config).tiles_k > 1
     return ["linear"] if one else ["linear", "zigzag"]
-
-
-def _prefetches(config: WgmmaConfig) -> list[bool]:
-    return [False, True] if config.input_staging == "transposed" and config.arithmetic == "direct" else [False]
 
 
 def _patch_stages(config: WgmmaConfig, problem: ConvProblem, target: Target) -> list[int]:

@@ -1,4 +1,4 @@
-// ---- an NCHW x, turned in shared memory (kTurned) ----
+// ---- an NCHW x, turned in shared memory (kTransposed) ----
 // TMA brings pieces of x as they are, (BLOCK_K channels, PIECE_LINES, LINE_PITCH pixels), through a ring. All of the producers'
 // warps but one read 8 pixels of 32 channels at a time by ldmatrix.trans, which leaves each lane pairs of channels of one
 // pixel, and write them to the patch, swizzled as TMA would. Warp 0 asks for the next piece, too.
@@ -21,9 +21,22 @@ constexpr int PATCH_LINES = kWholeRows ? (PATCH_H + LINE_ROWS - 1) / LINE_ROWS :
 constexpr int IMAGE_PIECES = (PATCH_LINES + PIECE_LINES - 1) / PIECE_LINES, PIECES = TILE_N * IMAGE_PIECES;  // of a patch
 constexpr int PIECE_BYTES = BLOCK_K * PIECE_LINES * LINE_PITCH * sizeof(Element), PIECE_STAGE = (PIECE_BYTES + 127) / 128 * 128;
 constexpr int PIECES_AT = (SMEM_END + 127) / 128 * 128;
-static_assert(!kTurned || (sizeof(Element) == 2 && (!kWholeRows || (STRIDE_H == 1 && STRIDE_W == 1))), "pieces hold neighbours, of 16 bits");
-static_assert(!kTurned || (!kWholeRows && W % 8 == 0) || (kWholeRows && H * W % 8 == 0 && PATCH_W == W && !kHasPadding), "TMA's strides are multiples of 16 bytes");
-static_assert(!kTurned || (LINE_PITCH <= 256 && PIECE_LINES % 2 == 1), "a box of TMA; channels an odd number of 16 bytes apart lie in different banks");
+static_assert(!kTransposed || (sizeof(Element) == 2 && (!kWholeRows || (STRIDE_H == 1 && STRIDE_W == 1))), "pieces hold neighbours, of 16 bits");
+static_assert(!kTransposed || (!kWholeRows && W % 8 == 0) || (kWholeRows && H * W % 8 == 0 && PATCH_W == W && !kHasPadding), "TMA's strides are multiples of 16 bytes");
+static_assert(!kTransposed || (LINE_PITCH <= 256 && PIECE_LINES % 2 == 1), "a box of TMA; channels an odd number of 16 bytes apart lie in different banks");
+
+// A CTA's patches, in the order in which they are multiplied.
+struct Patches {
+  int tile = blockIdx.x, chunk = 0, plane = 0;
+
+  __device__ __forceinline__ void advance() {
+    if (++plane < PLANES) return;
+    plane = 0;
+    if (++chunk < CHUNKS) return;
+    chunk = 0;
+    tile += gridDim.x;
+  }
+};
 
 struct Pieces {
   unsigned char* memory;
