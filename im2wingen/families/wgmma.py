@@ -142,7 +142,7 @@ def _input_maps(geometry: WgmmaGeometry, name: str, filter_name: str) -> tuple[T
     if config.input_staging == "transposed" and config.arithmetic == "split":
         return landing_maps(geometry)
     if config.input_staging == "turned":
-        return geometry.pieces.tensor_maps()
+        return (geometry.pieces.tensor_map(),)
     rows, columns = vertical(problem), horizontal(problem)
     element, channels, row_step = problem.element_bytes, geometry.channels, problem.w * geometry.channels
     maps = []

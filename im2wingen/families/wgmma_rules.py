@@ -134,9 +134,9 @@ RULES = (
         ),
     ),
     Rule(
-        sentence="turned input staging is for 16-bit elements, rows of x that are multiples of 16 bytes (or patches of "
-        "whole rows without stride and padding, and images that are), and at most 248 columns that a patch spans, "
-        "those in front of it included",
+        sentence="turned input staging is for 16-bit elements, no stride, tiles of one image, rows of x that are "
+        "multiples of 16 bytes (or patches of whole rows without padding, and images that are), and at most 248 "
+        "columns of a patch, those in front of it included",
         holds=lambda problem, target, config: (
             config.input_staging != "turned" or _geometry(problem, config).pieces.possible
         ),
