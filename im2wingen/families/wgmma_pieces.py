@@ -78,10 +78,18 @@ class Pieces:
         return min((lines for lines in odd if lines == 1 or self._fits(lines * self.pitch)), key=cost)
 
     @property
-    def patch_bytes(self) -> int:
-        """Of all pieces of a patch."""
-        lines = self.lines * ceil_div(ceil_div(self.patch_h, self.line_rows), self.lines)
-        return lines * self.pitch * self.config.block_k * self.problem.element_bytes
+    def count(self) -> int:
+        """Of a patch."""
+        return ceil_div(ceil_div(self.patch_h, self.line_rows), self.lines)
+
+    @property
+    def turns(self) -> int:
+        """How often a warp turns pixels of a piece: at a time 4 (2 of two warpgroups) times 8 pixels of 64 bytes."""
+        producers, row_bytes = self.config.num_producer_warpgroups, self.config.block_k * self.problem.element_bytes
+        pixels = self.line_rows * self.problem.w if self.whole_rows else self.patch_w
+        groups = self.lines * ceil_div(self._skew(self.line_rows) + pixels, 8)
+        at_a_time = (4 if producers == 1 else 2) * 64 // row_bytes
+        return ceil_div(groups, at_a_time * (4 * producers - 1))
 
     @property
     def smem_bytes(self) -> int:

@@ -85,7 +85,9 @@ def shapes(problem: ConvProblem, target: Target) -> Mapping[str, WgmmaConfig]:
     """Candidates by name, the least estimated time first; empty where no patch fits shared memory."""
     problem = flattened(problem)
 
-    def cycles_of(config: WgmmaConfig) -> float:
+    def cycles_of(config: WgmmaConfig, *, finished: bool = False) -> float:
+        if not finished:  # its filter stages are not those it will have
+            config = replace(config, filter_stages=_MAX_FILTER_STAGES)
         return estimated_cycles(WgmmaGeometry(problem=problem, config=config), target)
 
     legal = [config for config in _all_shapes(problem, target) if _may_fit(problem, target, config)]
@@ -96,11 +98,11 @@ def shapes(problem: ConvProblem, target: Target) -> Mapping[str, WgmmaConfig]:
     ranked: list[tuple[float, str, WgmmaConfig]] = []
     finalists: Counter[tuple[str, ...]] = Counter()
     for config in legal:
-        kind = _kind(config)
+        kind = (*_kind(config), str(config.num_consumer_warpgroups if config.arithmetic == "direct" else 0))
         finalists[kind] += 1
         if finalists[kind] <= _FINALISTS:
             finished = [one for one in _finished(config, problem, target) if not _broken(problem, target, one)]
-            ranked += [(cycles_of(one), one.digest(), one) for one in finished]
+            ranked += [(cycles_of(one, finished=True), one.digest(), one) for one in finished]
     ranked.sort(key=lambda entry: entry[:2])
     found: dict[str, WgmmaConfig] = {}
     counts: Counter[tuple[str, ...]] = Counter()
