@@ -126,13 +126,11 @@ def _direct_values(geometry: WgmmaGeometry, *, beside: bool) -> dict[str, Templa
     return {
         "SUM": "int32_t" if geometry.problem.precision == "int8" else "float",
         "PRODUCT": _PRODUCTS[geometry.problem.precision],
-        "TURNED": config.input_staging == "turned",
         "PIECE_STAGES": config.piece_stages,
         "WHOLE_ROWS": pieces.whole_rows,
         "LINE_ROWS": pieces.line_rows,
         "PIECE_LINES": pieces.lines,
         "BULK_STORED": config.bulk_store,
-        "PREFETCHED": config.prefetch,
         "STORE_GROUPS": config.store_groups,
         "STAGING_OVER_BUFFERS": config.staging_over_buffers,
         "STORED_BY_PRODUCERS": config.stored_by_producers,
@@ -143,17 +141,12 @@ def _direct_values(geometry: WgmmaGeometry, *, beside: bool) -> dict[str, Templa
 
 
 def _input_maps(geometry: WgmmaGeometry, name: str, filter_name: str) -> tuple[TensorMap, ...]:
-    """One a plane, in the template's order: the plane's (C, N, columns, rows).
-
-    What is transposed without being split is read without TMA; the filter's map stands in.
-    """
+    """One a plane, in the template's order: the plane's (C, N, columns, rows)."""
     problem, config = geometry.problem, geometry.config
     if config.input_staging == "transposed" and config.arithmetic == "split":
         return landing_maps(geometry)
     if config.input_staging == "turned":
-        return geometry.pieces.tensor_maps()
-    if config.input_staging == "transposed":
-        return geometry.planes * (_filter_map(geometry, filter_name),)
+        return (geometry.pieces.tensor_map(),)
     rows, columns = vertical(problem), horizontal(problem)
     element, channels, row_step = problem.element_bytes, geometry.channels, problem.w * geometry.channels
     maps = []

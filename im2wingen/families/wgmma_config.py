@@ -22,10 +22,9 @@ class WgmmaConfig(Config):
     arithmetic: Arithmetic  # of fp32: split in halves; of all else: the tensor cores' own
     mapping: Mapping  # of the pixels of a subtile to wgmma's N; repeated: rows, of a patch that repeats columns
     split: Split  # what the consumers share
-    input_staging: InputStaging  # of an NCHW x: tma after a kernel that brings it into NHWC, or transposed in this one:
-    # by threads that read it, or turned in shared memory, where TMA brings it
+    input_staging: InputStaging  # of an NCHW x: tma after a kernel that brings it into NHWC; or TMA brings it as it is,
+    # and it is turned in shared memory, or (split operands) transposed while it is split
     piece_stages: int  # of x that is turned; else 1
-    prefetch: bool  # of what is to be transposed, to L2
     num_producer_warpgroups: int
     num_consumer_warpgroups: int
     tile_n: int

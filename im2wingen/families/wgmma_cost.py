@@ -15,15 +15,17 @@ _FIRST_PATCH = 4500.0  # from the launch to the first product
 _EPILOGUE_GROUP = 22.0  # for 8 pixels of a subtile to be rounded, staged and stored
 _EPILOGUE_PIXELS = 45.0  # likewise, of an NCHW y
 _ROW = 2400.0  # likewise, over the pixels of a row
-_EPILOGUE_RUNS = 24.0  # likewise, image by image
+_EPILOGUE_RUNS, _EPILOGUE_FEW = 24.0, 80.0  # likewise, image by image; of 2 or 4 of them
 _RUN = 500.0  # likewise, of all consumers, over the pixels that are neighbours in y
-_STAGED, _COPIED = 10.0, 60.0  # likewise, by a consumer that lets the producers copy; and by these
-_EPILOGUE = 700.0  # of a tile besides
+_STAGED, _STAGED_FEW = 10.0, 40.0  # likewise, by a consumer that lets the producers copy; of 2 or 4 images
+_COPIED, _COPIED_RUN = 200.0, 3600.0  # and by these; and over the pixels that are neighbours in y
+_EPILOGUE, _REFILL = 700.0, 300.0  # of a tile besides; and until a consumer that is alone multiplies again
 _STORE = 400.0  # from a store that has read staging to the next one's, besides its groups
 _EXPOSED = 0.3  # share of the epilogue during which no other consumer multiplies, but for the last tile
 _EXPOSED_PIXELS = 0.8  # likewise, of an NCHW y whose tile the consumers share
-_EXPOSED_TURNS = 0.1  # likewise, of consumers that multiply in turn
-_TAP = 40.0  # barriers between the products of two taps, of a streamed filter
+_EXPOSED_TURNS = 0.1  # likewise, of consumers that multiply in turn, where y leaves by bulk copies
+_TAP, _TAP_ALONE = 40.0, 30.0  # barriers between the products of two taps, of a streamed filter; of one consumer
+_TURN = 100.0  # from the products of a tile to the next one's, of consumers that multiply in turn, for an NCHW y
 _SPLIT_EPILOGUE_GROUP = 45.0  # likewise, from registers
 _SPLIT_BYTES = 12.0  # a cycle, of patches that two warps split
 _LANDED_BYTES = 6.0  # likewise, and transpose
@@ -32,9 +34,11 @@ _RUN_END = 2.0  # an NCHW y of split operands: an end of what is stored together
 _APART = 4  # times as cheap, where consumers begin apart
 _PROMOTION = 150.0  # from the last product of a partial sum to the first of the next, besides an FMA for each number
 _PATCH = 150.0  # likewise, of two patches
-_TRANSPOSED_BYTES = 4.0  # a cycle, of patches whose pixels a warpgroup transposes in whole vectors
-_SEVERAL_IMAGES = 0.4  # of it, where a patch is of several images
-_TURNED_BYTES, _TURNED_IMAGES = 14.0, 7.0  # likewise, of pieces that TMA brings of an image; and of several
+_PIECE = 500.0  # of x that is turned, besides what each warp turns of it at a time:
+_TURNED, _TURNED_SHORT = 250.0, 445.0  # in rows of 128 bytes, and of 64
+_TURNING = 0.3  # share of the shorter of turning and multiplying that does not pass meanwhile
+_SHORT_PRODUCTS = 1.03  # times as long, of rows of 64 bytes, beside the stores of an NCHW y
+_LATENCY = 1100.0  # from a filter stage that is free to the one that has landed there
 _PASS = 4000.0  # a kernel before this one, besides its bytes
 _EXCHANGE = 1200.0  # of a cluster's sums, besides their bytes: two barriers and the way to a peer
 _PEER_BYTES = 16  # a cycle, that an SM reads of its peers' shared memory
@@ -53,12 +57,18 @@ def tile_cycles(geometry: WgmmaGeometry) -> tuple[float, float]:
     if config.arithmetic == "split":
         own = tensor / config.num_consumer_warpgroups
         tensor = max(tensor, own + geometry.partial_sums * (_PROMOTION + geometry.wgmma_n / 2 * config.own_subtiles))
-    elif not config.filter_resident:
-        tensor += taps * geometry.chunks * _TAP
+    elif geometry.row_bytes < 128 and problem.y_layout == "nchw":
+        tensor *= _SHORT_PRODUCTS
+    if config.arithmetic == "direct" and not config.filter_resident:
+        tensor += taps * geometry.chunks * (_TAP if config.num_consumer_warpgroups > 1 else _TAP_ALONE)
+        waits = (tensor + taps * geometry.chunks * _LATENCY) / max(1, config.filter_stages - 1)
+        tensor = max(tensor, waits)
     loads = geometry.planes * geometry.chunks * geometry.loaded_bytes
     if not config.filter_resident:
         loads += taps * geometry.chunks * geometry.filter_rings * geometry.filter_bytes
     tensor += geometry.planes * geometry.chunks * _PATCH
+    if config.ordered and problem.y_layout == "nchw":
+        tensor += _TURN
     if config.patch_stages == 1:
         tensor += geometry.planes * geometry.chunks * (_FEW_STAGES + geometry.patch_bytes / _L2_BYTES)
     stored = config.tile.pixels * config.block_n * problem.y_element_bytes
@@ -80,21 +90,13 @@ def tile_cycles(geometry: WgmmaGeometry) -> tuple[float, float]:
         busy += _SPLITTING * patches / _SPLIT_BYTES + _run_ends(geometry)
     if config.stored_by_producers:
         consumers = 1 if config.split == "tiles" else config.num_consumer_warpgroups
-        busy = max(busy, consumers * geometry.sum_groups * _COPIED)
-        epilogue = _EPILOGUE / 2 + geometry.sum_groups * _STAGED
-    if config.input_staging == "transposed" and config.arithmetic == "direct":
-        patches = geometry.planes * geometry.chunks * geometry.patch_bytes
-        whole = problem.stride_w == 1 and problem.w % 4 == 0
-        rate = _TRANSPOSED_BYTES * config.num_producer_warpgroups
-        rate *= (1 if whole else 0.5) * (1 if config.tile_n == 1 else _SEVERAL_IMAGES)
-        busy = max(busy, patches / rate)
+        busy = max(busy, consumers * geometry.sum_groups * (_COPIED + _COPIED_RUN / _run_pixels(geometry)))
+        epilogue = _EPILOGUE / 2 + geometry.sum_groups * (_STAGED_FEW if 1 < config.tile_n < 8 else _STAGED)
     if config.input_staging == "turned":
-        brought = geometry.planes * geometry.chunks * geometry.pieces.patch_bytes
-        written = geometry.planes * geometry.chunks * geometry.patch_bytes * problem.stride_w
-        operands = taps * geometry.steps * products * (64 + geometry.wgmma_n) * STEP_BYTES
-        shared = operands + 2 * brought + written  # pieces land, and are read
-        rate = _TURNED_BYTES if config.tile_n == 1 else _TURNED_IMAGES
-        busy = max(busy, brought / rate, shared / (_SMEM_BYTES * _SMEM_SHARE))
+        pieces = geometry.pieces
+        turned = _TURNED if geometry.row_bytes > 64 else _TURNED_SHORT
+        turning = geometry.chunks * pieces.count * (_PIECE + pieces.turns * turned)
+        busy = max(busy, turning) + _TURNING * min(busy, turning)
     return busy, epilogue
 
 
@@ -118,12 +120,20 @@ def _load_bytes(geometry: WgmmaGeometry) -> float:
     return _L2_BYTES if geometry.row_bytes >= 128 else _SHORT_ROWS * _L2_BYTES
 
 
+def _run_pixels(geometry: WgmmaGeometry) -> int:
+    """Neighbours in an NCHW y that are stored together."""
+    if geometry.runs:
+        return geometry.run_pixels
+    return 8 if geometry.config.mapping == "block" else geometry.config.tile_q
+
+
 def _group_cycles(geometry: WgmmaGeometry) -> float:
     if geometry.problem.y_layout == "nhwc":
         return _EPILOGUE_GROUP
     if geometry.runs:
-        return _EPILOGUE_RUNS + _RUN * geometry.config.num_consumer_warpgroups / geometry.run_pixels
-    return _EPILOGUE_PIXELS + _ROW / (8 if geometry.config.mapping == "block" else geometry.config.tile_q)
+        group = _EPILOGUE_RUNS if geometry.config.tile_n >= 8 else _EPILOGUE_FEW
+        return group + _RUN * geometry.config.num_consumer_warpgroups / geometry.run_pixels
+    return _EPILOGUE_PIXELS + _ROW / _run_pixels(geometry)
 
 
 def _run_ends(geometry: WgmmaGeometry) -> float:
@@ -156,10 +166,11 @@ def cta_cycles(geometry: WgmmaGeometry, target: Target) -> tuple[float, float]:
     if config.cluster_k > 1:
         return share * busy, share * (fill + epilogue)
     if config.num_consumer_warpgroups == 1:
-        return share * busy, fill + share * epilogue
-    together = config.split != "tiles" and not config.stored_by_producers
-    exposed = _EXPOSED_TURNS if config.ordered else _EXPOSED
-    if geometry.problem.y_layout == "nchw" and together:
+        refill = _REFILL if config.arithmetic == "direct" else 0
+        return share * busy, fill + share * (epilogue + refill)
+    in_bulk = geometry.problem.y_layout == "nhwc" or config.bulk_store
+    exposed = _EXPOSED_TURNS if config.ordered and in_bulk else _EXPOSED
+    if geometry.problem.y_layout == "nchw" and config.split != "tiles":
         exposed = _EXPOSED_PIXELS
     return share * busy, fill + (1 + exposed * (share - 1)) * epilogue
 

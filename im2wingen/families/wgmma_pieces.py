@@ -5,7 +5,6 @@ from math import gcd
 
 from im2wingen.families.base import TensorMap
 from im2wingen.families.support import ceil_div, round_up
-from im2wingen.families.wgmma_axes import horizontal, vertical
 from im2wingen.families.wgmma_config import WgmmaConfig
 from im2wingen.problem import ConvProblem
 
@@ -29,9 +28,9 @@ class Pieces:
         """Whether TMA can bring lines of x, whose pixels are neighbours in the patch too."""
         problem = self.problem
         plain = problem.x_layout == "nchw" and problem.element_bytes == 2
-        near = problem.stride_h == problem.stride_w == 1 and not problem.has_padding
-        whole = near and self.patch_w == problem.w and problem.h * problem.w % 8 == 0
-        return plain and (not self.whole_rows or whole) and self.pitch <= _MAX_BOX
+        near = problem.stride_h == problem.stride_w == 1 and self.config.tile_n == 1
+        whole = self.patch_w == problem.w and problem.h * problem.w % 8 == 0 and not problem.has_padding
+        return plain and near and (not self.whole_rows or whole) and self.pitch <= _MAX_BOX
 
     @property
     def whole_rows(self) -> bool:
@@ -53,8 +52,7 @@ class Pieces:
 
     def _pitch(self, line_rows: int) -> int:
         """Of lines of so many rows: an odd number of 8, so that channels lie in different banks."""
-        problem = self.problem
-        pixels = line_rows * problem.w if self.whole_rows else (self.patch_w - 1) * problem.stride_w + 1
+        pixels = line_rows * self.problem.w if self.whole_rows else self.patch_w
         return 8 * (ceil_div(self._skew(line_rows) + pixels, 8) | 1)
 
     def _skew(self, line_rows: int) -> int:
@@ -63,8 +61,7 @@ class Pieces:
         if self.whole_rows:
             tiles = tile.p * problem.w if tile.p < problem.p else 0
             return 8 - gcd(8, tiles, line_rows * problem.w if line_rows < self.patch_h else 0)
-        apart = problem.dilation_w if horizontal(problem).used_planes > 1 else 0
-        return 8 - gcd(8, tile.q * problem.stride_w if tile.q < problem.q else 0, problem.pad_left, apart)
+        return 8 - gcd(8, tile.q if tile.q < problem.q else 0, problem.pad_left)
 
     @property
     def lines(self) -> int:
@@ -81,10 +78,18 @@ class Pieces:
         return min((lines for lines in odd if lines == 1 or self._fits(lines * self.pitch)), key=cost)
 
     @property
-    def patch_bytes(self) -> int:
-        """Of all pieces of a patch."""
-        lines = self.lines * ceil_div(ceil_div(self.patch_h, self.line_rows), self.lines)
-        return self.config.tile_n * lines * self.pitch * self.config.block_k * self.problem.element_bytes
+    def count(self) -> int:
+        """Of a patch."""
+        return ceil_div(ceil_div(self.patch_h, self.line_rows), self.lines)
+
+    @property
+    def turns(self) -> int:
+        """How often a warp turns pixels of a piece: at a time 4 (2 of two warpgroups) times 8 pixels of 64 bytes."""
+        producers, row_bytes = self.config.num_producer_warpgroups, self.config.block_k * self.problem.element_bytes
+        pixels = self.line_rows * self.problem.w if self.whole_rows else self.patch_w
+        groups = self.lines * ceil_div(self._skew(self.line_rows) + pixels, 8)
+        at_a_time = (4 if producers == 1 else 2) * 64 // row_bytes
+        return ceil_div(groups, at_a_time * (4 * producers - 1))
 
     @property
     def smem_bytes(self) -> int:
@@ -92,25 +97,16 @@ class Pieces:
         piece = round_up(self.config.block_k * self.lines * self.pitch * self.problem.element_bytes, 128)
         return self.config.piece_stages * (piece + 2 * _BARRIER_BYTES)
 
-    def tensor_maps(self) -> tuple[TensorMap, ...]:
-        """Of each plane (W, its rows, C, N) of x, or (H*W, 1, C, N) where lines are whole rows."""
+    def tensor_map(self) -> TensorMap:
+        """(W, H, C, N) of x, or (H*W, 1, C, N) where lines are whole rows."""
         problem, element = self.problem, self.problem.element_bytes
-        rows, row, plane = vertical(problem), problem.w * element, problem.h * problem.w * element
-        step = plane if self.whole_rows else problem.stride_h * row
-        maps = []
-        for r in range(rows.used_planes):
-            top = rows.place(r)[0]
-            lines = (problem.w, ceil_div(problem.h - top, problem.stride_h))
-            image = (problem.h * problem.w, 1) if self.whole_rows else lines
-            maps.append(
-                TensorMap(
-                    array="x", element=problem.precision, offset_bytes=top * row, dims=(*image, problem.c, problem.n),
-                    strides_bytes=(step, plane, problem.c * plane),
-                    box=(self.pitch, self.lines, self.config.block_k, 1), swizzle_bytes=0,
-                    l2_promotion_bytes=self.config.l2_promotion_bytes,
-                )
-            )  # fmt: skip
-        return tuple(one for one in maps for _ in range(horizontal(problem).used_planes))
+        row, plane = problem.w * element, problem.h * problem.w * element
+        image, step = ((problem.h * problem.w, 1), plane) if self.whole_rows else ((problem.w, problem.h), row)
+        return TensorMap(
+            array="x", element=problem.precision, dims=(*image, problem.c, problem.n),
+            strides_bytes=(step, plane, problem.c * plane), box=(self.pitch, self.lines, self.config.block_k, 1),
+            swizzle_bytes=0, l2_promotion_bytes=self.config.l2_promotion_bytes,
+        )  # fmt: skip
 
     def _fits(self, pixels: int) -> bool:
         return pixels * self.config.block_k * self.problem.element_bytes <= _MAX_BYTES

@@ -127,13 +127,16 @@ RULES = (
         ),
     ),
     Rule(
-        sentence="transposed input staging is for an NCHW x",
-        holds=lambda problem, target, config: config.input_staging == "tma" or problem.x_layout == "nchw",
+        sentence="input_staging is tma, or for an NCHW x transposed (split arithmetic) or turned (direct)",
+        holds=lambda problem, target, config: (
+            config.input_staging == "tma"
+            or (problem.x_layout == "nchw" and (config.input_staging == "transposed") == (config.arithmetic == "split"))
+        ),
     ),
     Rule(
-        sentence="turned input staging is for 16-bit elements, rows of x that are multiples of 16 bytes (or patches of "
-        "whole rows without stride and padding, and images that are), and at most 248 columns that a patch spans, "
-        "those in front of it included",
+        sentence="turned input staging is for 16-bit elements, no stride, tiles of one image, rows of x that are "
+        "multiples of 16 bytes (or patches of whole rows without padding, and images that are), and at most 248 "
+        "columns of a patch, those in front of it included",
         holds=lambda problem, target, config: (
             config.input_staging != "turned" or _geometry(problem, config).pieces.possible
         ),
@@ -158,12 +161,6 @@ RULES = (
                 and (config.input_staging != "tma" or config.arithmetic == "split")
                 and config.num_consumer_warpgroups > 1
             )
-        ),
-    ),
-    Rule(
-        sentence="prefetch is for transposed input staging without TMA, of direct arithmetic",
-        holds=lambda problem, target, config: (
-            not config.prefetch or (config.input_staging == "transposed" and config.arithmetic == "direct")
         ),
     ),
     Rule(

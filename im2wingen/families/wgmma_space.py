@@ -60,7 +60,6 @@ def suggest(problem: ConvProblem, target: Target, choose: Choose) -> WgmmaConfig
     return replace(
         config,
         ordered=_choose_of(choose, "ordered", _orders(config, problem)),
-        prefetch=_choose_of(choose, "prefetch", _prefetches(config)),
         l2_promotion_bytes=choose("l2_promotion_bytes", [128, 256, 64]),
         programmatic_launch=choose("programmatic_launch", [True, False]),
         tile_order=_choose_of(choose, "tile_order", _tile_orders(config, problem)),
@@ -86,7 +85,9 @@ def shapes(problem: ConvProblem, target: Target) -> Mapping[str, WgmmaConfig]:
     """Candidates by name, the least estimated time first; empty where no patch fits shared memory."""
     problem = flattened(problem)
 
-    def cycles_of(config: WgmmaConfig) -> float:
+    def cycles_of(config: WgmmaConfig, *, finished: bool = False) -> float:
+        if not finished:  # its filter stages are not those it will have
+            config = replace(config, filter_stages=_MAX_FILTER_STAGES)
         return estimated_cycles(WgmmaGeometry(problem=problem, config=config), target)
 
     legal = [config for config in _all_shapes(problem, target) if _may_fit(problem, target, config)]
@@ -95,11 +96,11 @@ def shapes(problem: ConvProblem, target: Target) -> Mapping[str, WgmmaConfig]:
     ranked: list[tuple[float, str, WgmmaConfig]] = []
     finalists: Counter[tuple[str, ...]] = Counter()
     for config in legal:
-        kind = _kind(config)
+        kind = (*_kind(config), str(config.num_consumer_warpgroups if config.arithmetic == "direct" else 0))
         finalists[kind] += 1
         if finalists[kind] <= _FINALISTS:
             finished = [one for one in _finished(config, problem, target) if not _broken(problem, target, one)]
-            ranked += [(cycles_of(one), one.digest(), one) for one in finished]
+            ranked += [(cycles_of(one, finished=True), one.digest(), one) for one in finished]
     ranked.sort(key=lambda entry: entry[:2])
     found: dict[str, WgmmaConfig] = {}
     counts: Counter[tuple[str, ...]] = Counter()
@@ -155,7 +156,7 @@ def _all_shapes(problem: ConvProblem, target: Target) -> Iterator[WgmmaConfig]:
             continue
         base = WgmmaConfig(
             arithmetic=arithmetic, promotion_taps=1, mapping="rows", split=split, num_consumer_warpgroups=consumers,
-            input_staging=staging, num_producer_warpgroups=1, prefetch=False, staggered=False,
+            input_staging=staging, num_producer_warpgroups=1, staggered=False,
             tile_n=1, tile_p=1, tile_q=1, joined_rows=1, block_k=block_k, cluster_k=1, patch_stages=1,
             filter_resident=resident, filter_stages=1 if resident else 2, store_groups=1, l2_promotion_bytes=128,
             staging_over_buffers=False, stored_by_producers=False, bulk_store=False, piece_stages=1, promotion=False,
@@ -250,10 +251,6 @@ def _orders(config: WgmmaConfig, problem: ConvProblem) -> list[bool]:
 def _tile_orders(config: WgmmaConfig, problem: ConvProblem) -> list[Order]:
     one = config.filter_resident and WgmmaGeometry(problem=problem, config=config).tiles_k > 1
     return ["linear"] if one else ["linear", "zigzag"]
-
-
-def _prefetches(config: WgmmaConfig) -> list[bool]:
-    return [False, True] if config.input_staging == "transposed" and config.arithmetic == "direct" else [False]
 
 
 def _patch_stages(config: WgmmaConfig, problem: ConvProblem, target: Target) -> list[int]:

@@ -44,9 +44,6 @@ def _stagings(config: WgmmaConfig, problem: ConvProblem) -> Iterator[tuple[Input
         yield "turned", 1
         if config.num_consumer_warpgroups > 1:
             yield "turned", 2
-    yield "transposed", 1
-    if config.num_consumer_warpgroups > 1:
-        yield "transposed", 2
 
 
 def piece_stages(config: WgmmaConfig, problem: ConvProblem, target: Target) -> list[int]:

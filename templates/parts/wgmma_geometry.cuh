@@ -109,7 +109,6 @@ static_assert((kPatchStages > 1 || PLANES * CHUNKS == 1) && (kFilterStages > 1 |
 static_assert(!kTransposed || !kInputChannelsLast, "an NHWC x needs no transposition");
 static_assert(sizeof(Element) > 1 || kInputChannelsLast, "8-bit elements are neither transposed nor turned");
 static_assert(kProducers == 1 || ((kTransposed || kSplitOperands) && kConsumers > 1), "a second warpgroup of producers has nothing to do");
-static_assert(!kPrefetched || kTransposed, "TMA needs no prefetch");
 static_assert(kSplit != TILES || kFilterResident, "consumers at different tiles do not share filter stages");
 static_assert(kSplit != TILES || kOrdered || kPatchStages % (kConsumers * PLANES * CHUNKS) == 0,
               "a patch stage serves one consumer, or turns tell the rounds apart");

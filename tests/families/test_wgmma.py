@@ -192,9 +192,6 @@ def test_an_nchw_x_is_turned_beside_the_filter() -> None:
     alone = replace(problem, w_layout="krsc")
     (x_launch, _) = WGMMA.plan(alone, TARGET, config).launches
     assert not x_launch.beside
-    transposed = WGMMA.plan(problem, TARGET, replace(config, input_staging="transposed"))
-    assert [launch.arguments[0] for launch in transposed.launches[:-1]] == ["w"]
-    assert list(transposed.workspace) == ["packed"]
 
 
 def test_the_grid_is_no_larger_than_the_device() -> None:
@@ -311,8 +308,7 @@ RULE_CASES: list[tuple[str, str, dict[str, Any], dict[str, Any], str | None]] = 
     ("arithmetic is split for fp32", RULES_SHAPE, {}, {"arithmetic": "split"}, None),
     ("promotion_taps is at most 4", RULES_SHAPE, {}, {"promotion_taps": 2}, None),
     ("num_producer_warpgroups is", RULES_SHAPE, TWO, {"num_producer_warpgroups": 2}, "has nothing to do"),
-    ("prefetch is", RULES_SHAPE, {}, {"prefetch": True}, "TMA needs no prefetch"),
-    ("transposed input staging", RULES_SHAPE, {}, {"input_staging": "transposed"}, "an NHWC x needs no transposition"),
+    ("input_staging is tma", RULES_SHAPE, {}, {"input_staging": "transposed"}, "an NHWC x needs no transposition"),
     ("num_consumer_warpgroups is from", RULES_SHAPE, {}, {"num_consumer_warpgroups": 4, "tile_p": 4}, None),
     ("block_k is", RULES_SHAPE, {}, {"block_k": 16}, "one swizzle span"),
     ("block_k is", RULES_SHAPE, {}, {"block_k": 128}, "tensor map of x"),
@@ -348,8 +344,6 @@ RULE_CASES: list[tuple[str, str, dict[str, Any], dict[str, Any], str | None]] = 
     ("clusters are for grids", RULES_SHAPE, {}, {"cluster_k": 2}, None),
     ("stored_by_producers is", RULES_SHAPE, {}, {"stored_by_producers": True}, "copy an NCHW y, nothing else"),
     ("stored_by_producers is", RULES_SHAPE + "pad1/nchw", {}, {"stored_by_producers": True}, "copy an NCHW y"),
-    ("stored_by_producers is", RULES_SHAPE + "/nchw", {"input_staging": "transposed"}, {"stored_by_producers": True},
-     "copy an NCHW y, nothing else"),
     ("staging_over_buffers is", RULES_SHAPE, {}, {"staging_over_buffers": True}, None),
     ("staging_over_buffers is", "n1c24h6w9k40r3s3", TILES, {"staging_over_buffers": True},
      "done with the buffers together"),

@@ -36,8 +36,6 @@ FILTERS: dict[str, Any] = {"split": "filters", "num_consumer_warpgroups": 2}
 PIXELS: dict[str, Any] = {"split": "pixels", "num_consumer_warpgroups": 2}
 TILES: dict[str, Any] = {"split": "tiles", "num_consumer_warpgroups": 2, "filter_resident": True}
 COPIED: dict[str, Any] = {"stored_by_producers": True}
-TURNED: dict[str, Any] = {"input_staging": "transposed"}
-WIDE: dict[str, Any] = TURNED | {"num_producer_warpgroups": 2, "prefetch": True}
 
 CASES = {
     # ---- extents ----
@@ -175,34 +173,6 @@ CASES = {
     "NCHW out, block": Case("n2c8h7w13k70r3s3", FILTERS | BLOCK | {"store_groups": 1}, layout="nhwc-nchw"),
     "NCHW out, parts": Case("n1c8h5w21k9r3s3", PIXELS | {"tile": (1, 2, 24), "store_groups": 1}, layout="nhwc-nchw"),
     "NCHW in, tiles": Case("n5c3h6w7k8r3s3pad1", TILES, "tf32", layout="nchw-nhwc"),
-    # ---- NCHW, transposed while it is staged ----
-    # one pixel at a time, W is odd; C = 3 in a unit of 8; 3 images in tiles of 2
-    "transposed, W = 7": Case("n3c3h7w7k5r3s3pad1,0,0,2", TURNED | {"tile": (2, 2, 5)}, layout="nchw", seeds=(0, 1, 2)),
-    # two pixels at a time, which begin at odd columns too: Q = 9 in tiles of 5; 72 channels in two chunks
-    "transposed, W = 10": Case("n2c72h6w10k16r3s2pad0,1,1,0", TURNED, "bf16", layout="nchw", seeds=(0, 1, 2)),
-    # four at a time; the first columns of tiles are 3 and 11, less the pad
-    "transposed, W = 16": Case(
-        "n3c20h6w16k72r3s3pad1,1,2,1", TURNED | {"tile": (4, 2, 8)}, epilogue="bias", layout="nchw-nhwc"
-    ),
-    "transposed, 64-byte rows": Case("n2c40h6w12k16r2s3", TURNED | BLOCK | {"row_bytes": 64}, layout="nchw-nhwc"),
-    # each plane's pixels lie two apart; a plane of pads at the upper left
-    "transposed, stride 2": Case("n2c24h9w12k16r3s3st2pad1,0,1,1", TURNED, "bf16", layout="nchw", seeds=(0, 2)),
-    "transposed, dilation": Case("n1c9h12w12k16r3s3st3x1dil1x2", TURNED | {"patch_stages": 3}, layout="nchw"),
-    # two consumers take patches in turn, three share one
-    "transposed, tiles": Case("n5c24h4w8k40r3s3", TILES | TURNED, layout="nchw", seeds=(0, 1, 2)),
-    "transposed, in turn": Case(
-        "n5c72h4w8k16r2s2", TILES | TURNED | {"ordered": True, "patch_stages": 3}, layout="nchw"
-    ),
-    "transposed, three": Case("n1c8h9w8k136r2s2", FILTERS | TURNED | {"num_consumer_warpgroups": 3}, layout="nchw"),
-    "transposed, two warpgroups": Case(
-        "n3c72h6w8k72r3s3pad1", FILTERS | WIDE | {"tile": (2, 2, 5)}, layout="nchw", seeds=(0, 1, 2)
-    ),
-    "transposed, two warpgroups, W = 9": Case("n2c24h7w9k16r3s3st2", PIXELS | WIDE, "bf16", layout="nchw-nhwc"),
-    "transposed, two and three": Case(
-        "n2c8h9w10k16r2s2", PIXELS | WIDE | {"num_consumer_warpgroups": 3, "tile": (1, 3, 5)}, "tf32", layout="nchw"
-    ),
-    "transposed, tf32": Case("n3c6h6w9k20r3s3pad1", TURNED | {"tile": (2, 2, 5)}, "tf32", "bias_relu", layout="nchw"),
-    "transposed, tf32, W = 8": Case("n2c37h6w8k20r3s3pad1", PIXELS | TURNED, "tf32", layout="nchw-nhwc", seeds=(0, 1)),
     # Q = 12 is stored by four columns, of three images in tiles of two; P = 3 in tiles of joined two
     "NCHW out, four joined columns": Case(
         "n3c8h7w16k9r3s5", {"tile": (2, 2, 4), "joined_rows": 2}, "tf32", layout="nhwc-nchw"

@@ -29,17 +29,6 @@ FOUR_COLUMNS: dict[str, Any] = {
 }  # fmt: skip
 DILATED: dict[str, Any] = {"shape": "n1c24h12w13k40r3s3dil2"}
 
-TURNED: dict[str, Any] = {
-    "config": {"input_staging": "transposed", "tile": (2, 2, 5)}, "shape": "n3c72h6w8k40r3s3pad1",
-    "layout": "nchw-nhwc",
-}  # fmt: skip
-# Consumers wait for every patch, and for nothing else.
-WAITED: dict[str, Any] = TURNED | {
-    "config": TURNED["config"] | {"filter_resident": True, "patch_stages": 1},
-    "shape": "n24c64h6w8k8r3s3",
-    "seeds": (4, 6, 13),
-}
-
 READ_FILTER = "filters + buffer * FILTER_BYTES, 0)"
 NEXT_FILTER = "filters + (buffer + 1) % FILTER_BUFFERS * FILTER_BYTES, 0)"
 FULL_PATCH = "wait(smem.patch_full + consumer.patch.stage, consumer.patch.parity);"
@@ -167,23 +156,6 @@ MUTANTS = {
     "NCHW: rows beyond P are stored": one("place.q + q < Q && p < P &&", "place.q + q < Q &&", **CHANNELS_FIRST),
     "NCHW: columns beyond Q are stored": one("place.q + q < Q && p < P &&", "p < P &&", **CHANNELS_FIRST),
     "NCHW: a joined row begins at the last one's end": one("column / PATCH_W", "column / TILE_Q", **CHANNELS_FIRST),
-    # ---- an NCHW x, transposed while it is staged ----
-    "transposed: a free patch is awaited with the wrong parity": one(
-        "ring.parity ^ 1);\n    transpose_patch", "ring.parity);\n    transpose_patch", **TURNED
-    ),
-    "transposed: no proxy fence": one("ptx::fence_proxy_async_shared_cta();  // wgmma", "// wgmma", **TURNED),
-    "transposed: lanes are not awaited": one("__syncwarp();\n    if (thread % 32", "if (thread % 32", **WAITED),
-    "transposed: one warp speaks for all": one("kTransposed ? 4 * kProducers - 1 : 1", "1", **WAITED),
-    "transposed: a warp's part is not written": one("threadIdx.x - (warp == 0 ? 0 : 32)", "threadIdx.x % 64", **TURNED),
-    "transposed: not swizzled": one("patch + (at ^ (at >> 7 & ROW_BYTES / 16 - 1) << 4)", "patch + at", **TURNED),
-    "transposed: rows above the image": one("< N && h >= 0 && h < H && w", "< N && h < H && w", **TURNED),
-    "transposed: columns beside the image": one("w >= 0 && w < W;", "w < W;", **TURNED),
-    "transposed: images beyond N": one("&& corner.n + place.n < N && h", "&& h", **TURNED),
-    "transposed: channels beyond C": one("inside && corner.c + c + j < C ?", "inside ?", **TURNED),
-    "transposed: pixels change places": one("e % 2 == 0 ? (low", "e % 2 == 1 ? (low", **TURNED),
-    "transposed: columns left of the patch": one("if (column < 0 || column", "if (column", **TURNED),
-    "transposed: reads begin anywhere": one("VECTOR == 1 ? 0 : corner.w & (VECTOR - 1)", "0", **TURNED),
-    "transposed: the first chunk again": one("at.chunk * BLOCK_K}", "0}", **TURNED),
     "tiles are walked backwards on every place": one("kTileOrderZigzag && tile % 2 == 1", "true"),
 }  # fmt: skip
 # Harmless ones: the checks must not cry wolf, and a mutant that survives must be one of these.

@@ -17,7 +17,7 @@ from im2wingen.verify_emulated import verify_emulated
 TARGET = preset("sm_90a")
 TWO_SMS = replace(TARGET, sm_count=2)  # a CTA computes several tiles
 _SMALL: dict[str, Any] = {
-    "mapping": "rows", "split": "pixels", "input_staging": "tma", "num_producer_warpgroups": 1, "prefetch": False,
+    "mapping": "rows", "split": "pixels", "input_staging": "tma", "num_producer_warpgroups": 1,
     "num_consumer_warpgroups": 1, "joined_rows": 1, "cluster_k": 1, "staggered": False,
     "patch_stages": 2, "filter_resident": False, "filter_stages": 3, "l2_promotion_bytes": 128, "promotion": False,
     "ordered": False, "staging_over_buffers": False, "stored_by_producers": False, "bulk_store": False,

@@ -25,7 +25,7 @@ PROBLEMS = (  # shape, layout
     ("n1c40h6w7k16r3s3pad1dil2", "nhwc-nchw"),
     ("n3c72h10w12k40r3s3pad1", "nhwc"),
     ("n3c72h10w22k72r3s3st2pad1", "nhwc"),
-    ("n3c72h10w12k72r3s3pad1", "nchw"),
+    ("n3c72h10w16k72r3s3pad1", "nchw"),
     ("n3c144h10w12k72r3s3st2pad1", "nhwc"),  # 8-bit elements: 16 bytes of channels in a second chunk
 )
 PRECISIONS = {

@@ -34,7 +34,6 @@
 #include "ptx_mma.h"
 #include "ptx_named_barrier.h"
 #include "ptx_setmaxnreg.h"
-#include "ptx_prefetch.h"
 #include "ptx_st.h"
 #include "ptx_stmatrix.h"
 #include "ptx_tma.h"
