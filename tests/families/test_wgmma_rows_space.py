@@ -46,8 +46,8 @@ def test_every_pick_is_legal(shape: str, layout: str) -> None:
         assert len(set(configs)) > 40
 
 
-# The fastest ones of an H200, of those that were measured, or next to it (cv2): rows, columns and order of a slot, tiles,
-# consumers and transformers, and how rows are shared out.
+# The fastest ones of an H200, of those that were measured, or next to it (cv2): rows, columns and order of a slot,
+# tiles, consumers and transformers, and how rows are shared out.
 MEASURED = {
     "cv1": (4, 4, "rows", 1, 3, 4, "strips"),
     "cv2": (4, 4, "rows", 1, 3, 4, "strips"),
