@@ -46,11 +46,11 @@ def test_every_pick_is_legal(shape: str, layout: str) -> None:
         assert len(set(configs)) > 40
 
 
-# The fastest ones of an H200, of those that were measured: rows, columns and order of a slot, tiles, consumers and
-# transformers, and how rows are shared out.
+# The fastest ones of an H200, of those that were measured, or next to it (cv2): rows, columns and order of a slot,
+# tiles, consumers and transformers, and how rows are shared out.
 MEASURED = {
-    "cv1": (4, 4, "rows", 1, 2, 4, "strips"),
-    "cv2": (4, 4, "rows", 1, 2, 4, "strips"),
+    "cv1": (4, 4, "rows", 1, 3, 4, "strips"),
+    "cv2": (4, 4, "rows", 1, 3, 4, "strips"),
     "cv3": (2, 4, "rows", 1, 3, 4, "strips"),
     "cv7": (3, 1, "rows", 2, 3, 3, "units"),
     "n128c3h224w224k64r3s3pad1": (3, 1, "rows", 2, 3, 3, "units"),
