@@ -239,7 +239,8 @@ def _producers(config: WgmmaConfig, problem: ConvProblem, target: Target) -> lis
     more = replace(config, num_producer_warpgroups=2)
     if config.arithmetic == "direct" or _broken(problem, target, more):
         return [config.num_producer_warpgroups]
-    return [2, 1] if config.input_staging == "transposed" else [1, 2]  # measured
+    # measured: six warps pay where they transpose, or for many taps
+    return [2, 1] if config.input_staging == "transposed" or problem.r * problem.s > 9 else [1, 2]
 
 
 def _orders(config: WgmmaConfig, problem: ConvProblem) -> list[bool]:
