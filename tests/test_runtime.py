@@ -1,6 +1,7 @@
 """Serving: the levels of the look-up, the modes, and load() with a device that is a stand-in."""
 
 import itertools
+import math
 import subprocess
 import sys
 import types
@@ -12,6 +13,7 @@ import pytest
 import im2wingen
 from im2wingen import ConvProblem
 from im2wingen.cache import CubinCache
+from im2wingen.cost_model import estimate_us
 from im2wingen.db import LayeredRecords, TrialRecord, TuningDatabase
 from im2wingen.errors import DeviceError, NoDeviceError, NotStoredError, UnsupportedError, UsageError
 from im2wingen.families import FAMILIES
@@ -63,6 +65,26 @@ def chosen(database, problem=PROBLEM, **options):
     return choose(problem, TARGET, LayeredRecords((database,)), device_name=TARGET.name, **options)
 
 
+@pytest.fixture
+def any_neighbour(monkeypatch):
+    """Whatever the cost model thinks of it."""
+    monkeypatch.setattr("im2wingen.runtime.choice._WORSE", math.inf)
+
+
+def test_a_neighbour_that_would_be_slower_than_the_default_does_not_serve(database):
+    default = estimate_us(MMA.plan(PROBLEM, TARGET, MMA.default(PROBLEM, TARGET)), TARGET)
+    estimates = {config: estimate_us(MMA.plan(PROBLEM, TARGET, config), TARGET) for config in configs(PROBLEM, 40)}
+    slow = max(estimates, key=estimates.__getitem__)
+    assert estimates[slow] > 1.2 * default
+    database.record(record(ConvProblem.parse("n8c16h14w14k32r3s3"), slow))
+    assert chosen(database).level == "default"
+    database.record(record(replace(PROBLEM, n=64), slow))
+    assert chosen(database).level == "default"
+    database.record(record(PROBLEM, slow))
+    assert chosen(database).level == "exact"
+
+
+@pytest.mark.usefixtures("any_neighbour")
 def test_levels_in_their_order(database):
     own, twin, neighbour = configs(PROBLEM, 3)
     other_layer = ConvProblem.parse("n8c16h14w14k32r3s3")
@@ -87,7 +109,7 @@ def test_default_is_legal_and_says_so(database):
     found = chosen(database)
     assert found.record is None
     assert not FAMILIES[found.family].broken_rules(PROBLEM, TARGET, found.config)
-    assert found.rule == f"nothing stored serves it: the default config of family {found.family}"
+    assert found.rule == f"nothing stored serves it well: the default config of family {found.family}"
 
 
 def test_the_second_best_serves_where_the_best_is_unusable(database):

@@ -8,6 +8,7 @@ from im2wingen.families.wgmma_axes import horizontal, vertical
 from im2wingen.families.wgmma_config import CHANNELS_M, WgmmaConfig
 from im2wingen.families.wgmma_landing import Landing, landing_of
 from im2wingen.families.wgmma_pieces import Pieces
+from im2wingen.families.wgmma_split_memory import landing_bytes, split_staging_bytes, splitting_bytes
 from im2wingen.problem import ConvProblem
 
 STEP_BYTES = 32  # along K, of a wgmma
@@ -211,29 +212,6 @@ class WgmmaGeometry:
         shared = config.split == "pixels" and config.mapping != "block"
         return config.tile_p // (config.num_consumer_warpgroups if shared else 1)
 
-    @property
-    def _split_staging_bytes(self) -> int:
-        """Of all consumers: 64 channels of each, in rows that are padded against bank conflicts; 32 of bulk stores."""
-        if self.bulk_stores:
-            run = min(self.own_rows, self.problem.p) * self.problem.q
-            channel = run if self.own_rows >= self.problem.p else (run + 3) // 8 * 8 + 4
-            return 4 * 4 * self.config.num_consumer_warpgroups * self.config.tile_n * (8 * channel + 4)
-        pixels = 8 * self.staged_groups
-        return 4 * CHANNELS_M * (pixels + 8) * self.config.num_consumer_warpgroups if pixels else 0
-
-    @property
-    def _landing_bytes(self) -> int:
-        landing = self.landing if self.config.input_staging == "transposed" else None
-        return landing.stage_bytes if landing else 0
-
-    @property
-    def _splitting_bytes(self) -> int:
-        """What splitters and consumers of split operands tell each other by."""
-        config = self.config
-        splitters = 4 * config.num_producer_warpgroups - 1 - self.filter_rings  # warps
-        landing = 2 * _BARRIER_BYTES
-        return config.patch_stages * (_BARRIER_BYTES + 4) + 2 * 4 * splitters + landing
-
     @cached_property
     def runs(self) -> bool:
         """Whether an NCHW y is staged image by image: tiles of several images, without pixels between rows."""
@@ -292,18 +270,14 @@ class WgmmaGeometry:
         config = self.config
         parts = config.num_consumer_warpgroups * self.staging_parts
         staging = parts * self.staging_bytes
-        barriers = (
-            config.patch_stages
-            + self.filter_rings * config.filter_stages
-            + (parts if config.stored_by_producers else 0)
-        )
-        barriers *= 2 * _BARRIER_BYTES
+        stages = config.patch_stages + self.filter_rings * config.filter_stages
+        barriers = 2 * _BARRIER_BYTES * (stages + (parts if config.stored_by_producers else 0))
         flags = 2 * config.num_consumer_warpgroups * 4
         patches = config.patch_stages * round_up(self.patch_bytes, 1024)
         buffers = self.filter_buffers * self.filter_bytes + patches
         if config.arithmetic == "split":
-            end = round_up(buffers + barriers + flags + self._splitting_bytes, _LANDING_UNIT)
-            landing, staging = self._landing_bytes, self._split_staging_bytes
+            end = round_up(buffers + barriers + flags + splitting_bytes(self), _LANDING_UNIT)
+            landing, staging = landing_bytes(self), split_staging_bytes(self)
             return end + (max(landing, staging) if config.staging_over_buffers else landing + staging)
         if config.cluster_k > 1:  # sums and staging lie over the buffers
             sums = config.num_consumer_warpgroups * self.sum_groups * SUM_GROUP_BYTES

@@ -3,6 +3,7 @@
 from im2wingen.families.base import AnyTarget, Rule
 from im2wingen.families.support import ceil_div, foreign_layout, unit_elements
 from im2wingen.families.wgmma_axes import flattened, horizontal, vertical
+from im2wingen.families.wgmma_cluster_rules import CLUSTER_RULES
 from im2wingen.families.wgmma_config import WgmmaConfig
 from im2wingen.families.wgmma_geometry import WgmmaGeometry
 from im2wingen.families.wgmma_landing import SPLIT_CHANNELS
@@ -16,7 +17,6 @@ _LEAST_REGISTERS = 28  # likewise, at the launch; ptxas (CUDA 13.0) asks for 26 
 _PRECISIONS = ("fp32", "fp16", "bf16", "tf32", "int8", "e4m3", "e5m2")
 _MAX_INT8_TERMS = 2**17 - 1  # of magnitude 2^14 or less, that int32 holds the sum of
 ROW_BYTES = (128, 64)  # of a chunk: the swizzles
-CLUSTERS = (1, 2, 4, 8)  # sizes that every device takes
 _MAX_DIM = 2**31  # coordinates are 32-bit and signed
 
 
@@ -189,32 +189,7 @@ RULES = (
             or (config.filter_stages == 1 and stays_resident(_geometry(problem, config), target))
         ),
     ),
-    Rule(
-        sentence="cluster_k is 1, 2, 4 or 8",
-        holds=lambda problem, target, config: config.cluster_k in CLUSTERS,
-    ),
-    Rule(
-        sentence="a cluster streams its filter, and TMA brings its patches",
-        holds=lambda problem, target, config: (
-            config.cluster_k == 1 or (not config.filter_resident and config.input_staging == "tma")
-        ),
-    ),
-    Rule(
-        sentence="a cluster has no more CTAs than taps of all chunks",
-        holds=lambda problem, target, config: config.cluster_k <= _geometry(problem, config).shared_taps,
-    ),
-    Rule(
-        sentence="clusters are for grids that fill no more than the device, one tile each",
-        holds=lambda problem, target, config: (
-            config.cluster_k == 1 or _geometry(problem, config).tiles * config.cluster_k <= target.sm_count
-        ),
-    ),
-    Rule(
-        sentence="store_groups of a cluster is a CTA's share of a consumer's groups of 8 pixels, rounded up",
-        holds=lambda problem, target, config: (
-            config.cluster_k == 1 or config.store_groups == _geometry(problem, config).share_groups
-        ),
-    ),
+    *CLUSTER_RULES,
     Rule(
         sentence="stored_by_producers is for an NCHW y without padding of x, patches that TMA brings, no cluster, and "
         "staging that does not lie over the buffers",

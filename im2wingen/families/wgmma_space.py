@@ -9,11 +9,12 @@ from typing import TypeVar
 
 from im2wingen.families.base import Arithmetic, Choose
 from im2wingen.families.wgmma_axes import flattened
+from im2wingen.families.wgmma_cluster_rules import CLUSTERS
 from im2wingen.families.wgmma_config import CHANNELS_M, InputStaging, Order, Split, WgmmaConfig
 from im2wingen.families.wgmma_cost import estimated_cycles
 from im2wingen.families.wgmma_geometry import WgmmaGeometry
 from im2wingen.families.wgmma_landing import SPLIT_CHANNELS
-from im2wingen.families.wgmma_rules import CLUSTERS, ROW_BYTES, RULES, other_registers, stays_resident
+from im2wingen.families.wgmma_rules import ROW_BYTES, RULES, other_registers, stays_resident
 from im2wingen.families.wgmma_split_space import (
     fits,
     least_filter_stages,
@@ -97,9 +98,9 @@ def shapes(problem: ConvProblem, target: Target) -> Mapping[str, WgmmaConfig]:
     finalists: Counter[tuple[str, ...]] = Counter()
     for config in legal:
         kind = (*_kind(config), str(config.num_consumer_warpgroups if config.arithmetic == "direct" else 0))
-        finalists[kind] += 1
-        if finalists[kind] <= _FINALISTS:
+        if finalists[kind] < _FINALISTS:
             finished = [one for one in _finished(config, problem, target) if not _broken(problem, target, one)]
+            finalists[kind] += bool(finished)
             ranked += [(cycles_of(one, finished=True), one.digest(), one) for one in finished]
     ranked.sort(key=lambda entry: entry[:2])
     found: dict[str, WgmmaConfig] = {}
@@ -194,19 +195,22 @@ def _may_fit(problem: ConvProblem, target: Target, config: WgmmaConfig) -> bool:
         return False
     if config.filter_resident and not stays_resident(geometry, target):
         return False
-    return fits(problem, target, replace(config, patch_stages=geometry.least_patch_stages))
+    return fits(problem, target, _smallest(geometry))
 
 
 def _broken(problem: ConvProblem, target: Target, config: WgmmaConfig) -> bool:
-    geometry = WgmmaGeometry(problem=problem, config=config)
-    config = replace(config, patch_stages=geometry.least_patch_stages)
+    smallest = _smallest(WgmmaGeometry(problem=problem, config=config))
+    return not all(rule.holds(problem, target, smallest) for rule in RULES)
+
+
+def _smallest(geometry: WgmmaGeometry) -> WgmmaConfig:
+    """The config with the fewest stages and the stores that take the least shared memory."""
+    config = replace(geometry.config, patch_stages=geometry.least_patch_stages)
     if config.cluster_k > 1:
-        config = replace(config, store_groups=geometry.share_groups)
-    elif geometry.runs or not geometry.exact or config.arithmetic == "split":
-        config = replace(config, store_groups=geometry.groups_n)
-    elif config.tile_n > 8:
-        config = replace(config, store_groups=2)
-    return not all(rule.holds(problem, target, config) for rule in RULES)
+        return replace(config, store_groups=geometry.share_groups)
+    if geometry.runs or not geometry.exact or config.arithmetic == "split":
+        return replace(config, store_groups=geometry.groups_n)
+    return replace(config, store_groups=2) if config.tile_n > 8 else config
 
 
 def _store_groups(config: WgmmaConfig, problem: ConvProblem, target: Target) -> list[int]:

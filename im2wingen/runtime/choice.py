@@ -21,6 +21,7 @@ log = logging.getLogger(__name__)
 Level = Literal["exact", "batch", "shape", "default"]
 _RECORDS = 8  # of the problem itself that are looked at before the next level
 _NEIGHBOURS = 16
+_WORSE = 1.1  # times the default's estimate: what a neighbour's config may take
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,13 +58,19 @@ def choose(
     """The best known configuration, by the levels exact, batch, shape, default; any supported problem gets one.
 
     Stored configurations must fit their family's config type and rules for this problem, their templates must be those
-    of today and, at level exact, so must the rendered source. `families` restrict the choice. Raises UnsupportedError
-    with the reason of each family, UsageError for an unknown family.
+    of today and, at level exact, so must the rendered source; another problem's must not be much slower than the
+    default by the cost model. `families` restrict the choice. Raises UnsupportedError with the reason of each family,
+    UsageError for an unknown family.
     """
     able = {one.name: one for one in families_for(problem, target, families)}
+    default = None
     for choice in _stored(problem, target, records, able, device_name):
-        return choice
-    return _default(problem, target, able)
+        if choice.level == "exact":
+            return choice
+        default = default or _default(problem, target, able)
+        if estimate_us(choice.plan, target) <= _WORSE * estimate_us(default.plan, target):
+            return choice
+    return default or _default(problem, target, able)
 
 
 def _stored(
@@ -127,7 +134,7 @@ def _default(problem: ConvProblem, target: AnyTarget, able: Mapping[str, Family]
         plan = family.plan(problem, target, config)
         plans.append((estimate_us(plan, target, None), name, config, plan))
     _, name, config, plan = min(plans, key=lambda entry: entry[:2])
-    rule = f"nothing stored serves it: the default config of family {name}"
+    rule = f"nothing stored serves it well: the default config of family {name}"
     return Choice(level="default", rule=rule, family=name, config=config, plan=plan, sources=plan_sources(plan))
 
 

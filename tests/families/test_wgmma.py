@@ -398,7 +398,7 @@ def test_the_default_compiles_to_tensor_core_code_without_spills(layer: str) -> 
     counts = instruction_counts(cubin)
     assert counts["HGMMA"] >= config.own_subtiles
     assert counts["UTMALDG"] >= 2
-    assert counts["UTMASTG"] >= 1
+    assert config.cluster_k > 1 or counts["UTMASTG"] >= 1  # a cluster's CTAs store by themselves
     assert not {"LDL", "STL", "HMMA"} & counts.keys()
     assert cubin.spill_bytes == 0
     assert cubin.num_regs <= TARGET.regs_per_sm // config.threads

@@ -241,15 +241,15 @@ def test_mode_tune(torch, monkeypatch):
     assert torch.equal(conv(x, w), expected(torch, problem, x, w))
 
 
-def store_early_starter(problem, family_name):
-    """The default of a family as the problem's record, but launched early where it may be."""
+def store_early_starter(problem, family_name, **changes):
+    """The default of a family, changed, as the problem's record, but launched early where it may be."""
     device = open_device()
     target, name = device.target, device.name
     device.close()
     family = FAMILIES[family_name]
     if (reason := family.unsupported(problem, target)) is not None:
         pytest.skip(reason)
-    config = replace(family.default(problem, target), programmatic_launch=True)
+    config = replace(family.default(problem, target), programmatic_launch=True, **changes)
     assert not family.broken_rules(problem, target, config)
     record = TrialRecord(
         problem_key=problem.key, family=family_name, config=config.to_dict(), config_digest=config.digest(),
@@ -267,7 +267,7 @@ def test_a_layer_waits_for_the_one_that_makes_its_input(torch):
     make_x = ConvProblem.parse("n64c64h112w112k8r1s1")
     use_x = ConvProblem.parse("n64c8h112w112k64r3s3")
     store_early_starter(make_x, "wgmma")
-    store_early_starter(use_x, "wgmma_rows")
+    store_early_starter(use_x, "wgmma_rows", pack_kernel=True)
     first, second = load(make_x), load(use_x)
     assert (first.provenance.family, second.provenance.family) == ("wgmma", "wgmma_rows")
     sources = [data(torch, make_x, seed=seed)[0] for seed in range(4)]
