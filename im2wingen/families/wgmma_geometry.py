@@ -2,13 +2,14 @@
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
 
 from im2wingen.families.support import ceil_div, round_up, unit_elements
 from im2wingen.families.wgmma_axes import horizontal, vertical
 from im2wingen.families.wgmma_config import CHANNELS_M, WgmmaConfig
 from im2wingen.families.wgmma_landing import Landing, landing_of
 from im2wingen.families.wgmma_pieces import Pieces
-from im2wingen.families.wgmma_split_memory import landing_bytes, split_staging_bytes, splitting_bytes
+from im2wingen.families.wgmma_split_memory import split_staging_bytes, splitting_bytes
 from im2wingen.problem import ConvProblem
 
 STEP_BYTES = 32  # along K, of a wgmma
@@ -134,9 +135,8 @@ class WgmmaGeometry:
     def plane_taps(self) -> list[int]:
         """Taps of each plane, the most first."""
         rows, columns = vertical(self.problem), horizontal(self.problem)
-        return [
-            rows.taps_of(r) * columns.taps_of(s) for r in range(rows.used_planes) for s in range(columns.used_planes)
-        ]
+        planes = product(range(rows.used_planes), range(columns.used_planes))
+        return [rows.taps_of(r) * columns.taps_of(s) for r, s in planes]
 
     @property
     def partial_sums(self) -> int:
@@ -181,10 +181,8 @@ class WgmmaGeometry:
 
     @property
     def filter_buffers(self) -> int:
-        problem, config = self.problem, self.config
-        return (
-            problem.r * problem.s * self.chunks if config.filter_resident else self.filter_rings * config.filter_stages
-        )
+        resident = self.problem.r * self.problem.s * self.chunks
+        return resident if self.config.filter_resident else self.filter_rings * self.config.filter_stages
 
     @property
     def landing(self) -> Landing | None:
@@ -273,11 +271,13 @@ class WgmmaGeometry:
         stages = config.patch_stages + self.filter_rings * config.filter_stages
         barriers = 2 * _BARRIER_BYTES * (stages + (parts if config.stored_by_producers else 0))
         flags = 2 * config.num_consumer_warpgroups * 4
-        patches = config.patch_stages * round_up(self.patch_bytes, 1024)
-        buffers = self.filter_buffers * self.filter_bytes + patches
+        buffers = self.filter_buffers * self.filter_bytes + config.patch_stages * round_up(self.patch_bytes, 1024)
         if config.arithmetic == "split":
-            end = round_up(buffers + barriers + flags + splitting_bytes(self), _LANDING_UNIT)
-            landing, staging = landing_bytes(self), split_staging_bytes(self)
+            told = splitting_bytes(config, filter_rings=self.filter_rings)
+            end = round_up(buffers + barriers + flags + told, _LANDING_UNIT)
+            landing = self.landing.stage_bytes if config.input_staging == "transposed" and self.landing else 0
+            rows = self.own_rows if self.bulk_stores else None
+            staging = split_staging_bytes(self.problem, config, staged_groups=self.staged_groups, bulk_rows=rows)
             return end + (max(landing, staging) if config.staging_over_buffers else landing + staging)
         if config.cluster_k > 1:  # sums and staging lie over the buffers
             sums = config.num_consumer_warpgroups * self.sum_groups * SUM_GROUP_BYTES
