@@ -10,11 +10,10 @@ from im2wingen.target import Target
 
 # Share of the FFMA rate that 1, 2, 3, 4 warps of a scheduler reach.
 _RATE_OF_WARPS = (0.84, 0.91, 0.94, 0.94)
-# Columns and filters of a thread for which products wait for the registers' banks.
 _ROUNDS_APART = 3.0  # until CTAs no longer end together
 _ONE_STAGE = 0.12  # share that a CTA alone waits for copies
 _NHWC_COPY_CYCLES = 12  # channels last: lanes copy from many sectors
-_ODD_COLUMNS, _FEW_FILTERS = 1.05, 1.07
+_ODD_COLUMNS, _FEW_FILTERS = 1.05, 1.07  # of a thread, for which products wait for the registers' banks
 _FILL_CYCLES = 6000  # first copies and last stores of a CTA, nothing else running on its SM
 _READ_CYCLES = 0.6  # of a register read from shared memory, beside the load: it takes a turn of the register file
 _COPY_CYCLES, _STEP_CYCLES = 3.2, 100  # of a copy to shared memory or its place; of a step, its barrier included

@@ -36,8 +36,9 @@ def plan(problem: ConvProblem, target: Target, config: WgmmaConfig) -> Plan:
         launches.append(launch)
         workspace["packed"], filter_name = size, "packed"
     elif problem.w_layout != "krsc" or geometry.channels != problem.c:
-        turned = filter_channels_last(problem, channels=geometry.channels)
-        launch, size = turned or pack_filter(problem, order="row", channels_contiguous=True, channels=geometry.channels)
+        launch, size = filter_channels_last(problem, channels=geometry.channels) or pack_filter(
+            problem, order="row", channels_contiguous=True, channels=geometry.channels
+        )
         launches.append(launch)
         workspace["packed"], filter_name = size, "packed"
     if problem.x_layout != "nhwc" and config.input_staging == "tma":
@@ -82,7 +83,7 @@ def plan(problem: ConvProblem, target: Target, config: WgmmaConfig) -> Plan:
             grid=(grid, 1, 1),
             block=config.threads,
             smem_bytes=geometry.smem_bytes,
-            arguments=(*maps, *_last_arguments(geometry, filter_name)),
+            arguments=(*maps, "packed" if split else (_output_map(geometry, filter_name),), "bias", "y", "x", "w"),
             programmatic=config.programmatic_launch and not beside,
             beside=beside,
             cluster=cluster,
@@ -98,15 +99,8 @@ def plan(problem: ConvProblem, target: Target, config: WgmmaConfig) -> Plan:
     return Plan(launches=tuple(launches), workspace=workspace, arithmetic=config.arithmetic)
 
 
-def _last_arguments(geometry: WgmmaGeometry, filter_name: str) -> tuple[str | tuple[TensorMap, ...], ...]:
-    """After the maps of x and w. What a config has no use for is some other map or array."""
-    if geometry.config.arithmetic == "split":
-        return ("packed", "bias", "y", "x", "w")
-    return ((_output_map(geometry, filter_name),), "bias", "y", "x", "w")
-
-
 def _split_values(geometry: WgmmaGeometry) -> dict[str, TemplateValue]:
-    """The reverse."""
+    """What wgmma_split.cu.j2 has and wgmma.cu.j2 has not."""
     config = geometry.config
     return {
         "REPEATED": config.mapping == "repeated",

@@ -117,7 +117,7 @@ def shapes(problem: ConvProblem, target: Target) -> Mapping[str, WgmmaConfig]:
 
 def _finished(config: WgmmaConfig, problem: ConvProblem, target: Target) -> Iterator[WgmmaConfig]:
     """With stores and stages, in all ways that are allowed."""
-    for way in ways(config, problem, target):
+    for way in ways(config, problem):
         if way != config and _broken(problem, target, way):
             continue
         one = replace(way, piece_stages=piece_stages(way, problem, target)[0])

@@ -15,7 +15,7 @@ _PIECE_STAGES = (6, 4, 3, 2)
 _MOST_JOINED = 16  # rows of a tile whose channels are runs in y
 
 
-def ways(config: WgmmaConfig, problem: ConvProblem, target: Target) -> Iterator[WgmmaConfig]:
+def ways(config: WgmmaConfig, problem: ConvProblem) -> Iterator[WgmmaConfig]:
     """A shape whose NHWC x comes by TMA, likewise for an NCHW x, with each kind of stores for y.
 
     The fewest pieces, where x is turned. Some of what comes may break rules.

@@ -3,15 +3,19 @@
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import pytest
 from arithmetic import Changes, run_integers
+from mutants import mutate
 from numpy.typing import NDArray
 
+from im2wingen.errors import EmulatorError
 from im2wingen.families.base import Config
 from im2wingen.families.wgmma import WGMMA
 from im2wingen.families.wgmma_config import WgmmaConfig
 from im2wingen.families.wgmma_geometry import WgmmaGeometry
 from im2wingen.problem import ConvProblem
 from im2wingen.target import preset
+from im2wingen.verify_data import WrongResultError
 from im2wingen.verify_emulated import verify_emulated
 
 TARGET = preset("sm_90a")
@@ -88,3 +92,10 @@ def check(mutant: Mutant) -> None:
     """What must fail for a mutant and pass without."""
     problem = ConvProblem.parse(mutant.shape, epilogue="bias_relu", layout=mutant.layout)
     verify(problem, config_of(problem, **mutant.config), seeds=mutant.seeds)
+
+
+def expect_found(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The emulator's checks must not let the broken kernel of wgmma.cu.j2 pass."""
+    mutate(monkeypatch, "wgmma", mutant.edits)
+    with pytest.raises((WrongResultError, EmulatorError)):
+        check(mutant)
