@@ -1,11 +1,13 @@
 """What one field of a problem costs: the stored kernels of the twelve layers with each of its values, side by side.
 
     python benchmarks/side_by_side.py [LAYER ...] [--vary epilogue none bias bias_relu] [--vary precision fp16 bf16]
+                                      [--vary db mine.sqlite other.sqlite]
                                       [--precision fp16] [--layout nhwc] [--batch N] [--db PATH] [--out FILE]
 
 What is served for each value runs by the benchmark's protocol: CUDA graphs over rotating buffer sets, settled clocks,
 interleaved rounds. Each round begins with another value, and a chip at its power limit slows down within one: the
-number of rounds should be a multiple of theirs.
+number of rounds should be a multiple of theirs. `--vary db` serves one problem from several databases; a path where
+there is none means the shipped records.
 """
 
 import argparse
@@ -40,9 +42,9 @@ def timer_of(problem: ConvProblem, device: Any, db: str | None) -> tuple[GraphTi
     return GraphTimer(torch, launch, sets=buffers.sets), served
 
 
-def measure(problems: dict[str, ConvProblem], device: Any, *, rounds: int, db: str | None) -> dict[str, object]:
-    """Microseconds of each value's problem and their ratios to the first's."""
-    made = {value: timer_of(problem, device, db) for value, problem in problems.items()}
+def measure(problems: dict[str, tuple[ConvProblem, str | None]], device: Any, *, rounds: int) -> dict[str, object]:
+    """Microseconds of each value's problem, served from its database, and their ratios to the first's."""
+    made = {value: timer_of(problem, device, db) for value, (problem, db) in problems.items()}
     timings = time_interleaved(
         {value: timer for value, (timer, _) in made.items()}, rounds=rounds, clock_mhz=device.clock_mhz
     )
@@ -51,7 +53,7 @@ def measure(problems: dict[str, ConvProblem], device: Any, *, rounds: int, db: s
     us = {value: timing.median_us for value, timing in timings.items()}
     first = next(iter(us.values()))
     return {
-        "problems": {value: problem.key for value, problem in problems.items()},
+        "problems": {value: problem.key for value, (problem, _) in problems.items()},
         "served": {value: served for value, (_, served) in made.items()},
         "us": us,
         "ratio": {value: time / first for value, time in us.items()},
@@ -62,9 +64,13 @@ def report_on(field: str, values: Sequence[str], options: argparse.Namespace, de
     rows: list[dict[str, Any]] = []
     for layer in options.layers:
         parse = partial(ConvProblem.parse, layer, batch=options.batch)
-        fields = {"precision": options.precision, "layout": options.layout}
-        problems = {value: parse(**{**fields, field: value}) for value in values}
-        rows.append(row := measure(problems, device, rounds=options.rounds, db=options.db))
+        fields = {"precision": options.precision, "layout": options.layout, "db": options.db}
+        problems: dict[str, tuple[ConvProblem, str | None]] = {}
+        for value in values:
+            varied = {**fields, field: value}
+            db = varied.pop("db")
+            problems[value] = (parse(**varied), db)
+        rows.append(row := measure(problems, device, rounds=options.rounds))
         print(
             layer, *(f"{value} {row['us'][value]:.2f} us ({row['ratio'][value]:.3f})" for value in values), flush=True
         )
