@@ -1,7 +1,7 @@
 """Runs a legal config of every family, precision and way to stage on small padded problems, for a sanitizer.
 
-`python run_stagings.py [--raw] [FAMILY ...]`; prints a line a kernel. With --raw each kernel runs once on arrays of its
-own, without the verifier's kernels beside it. Without a family's name, all of them.
+`python run_stagings.py [--raw] [FAMILY[:PRECISION] ...]`; prints a line a kernel. With --raw each kernel runs once on
+arrays of its own, without the verifier's kernels beside it. Without a family's name, all of them.
 """
 
 import sys
@@ -67,31 +67,36 @@ def compiled(plan: Plan, arch: str) -> list[Cubin]:
     return [compile_cubin(render(launch), arch) for launch in plan.launches]
 
 
+def asked_for(names: list[str]) -> list[tuple[Family, str]]:
+    """Each family with each of its precisions, of those that are named."""
+    pairs = [(name, precision) for name, precisions in PRECISIONS.items() for precision in precisions]
+    return [(FAMILIES[f], p) for f, p in pairs if not names or f in names or f"{f}:{p}" in names]
+
+
 def main() -> None:
     raw, wanted = "--raw" in sys.argv[1:], [name for name in sys.argv[1:] if name != "--raw"]
     device = open_device()
     filler = Filler(device)
     pool = ThreadPoolExecutor()
-    for family in [FAMILIES[name] for name in wanted or PRECISIONS]:
-        for precision in PRECISIONS[family.name]:
-            for shape, layout in PROBLEMS:
-                problem = ConvProblem.parse(shape, precision=precision, layout=layout, epilogue="bias_relu")
-                if family.unsupported(problem, device.target) is not None:
-                    continue
-                verifier = None if raw else Verifier(problem, device, filler)
-                kinds = kinds_of_config(family, problem, device.target)
-                plans = [family.plan(problem, device.target, config) for config in kinds.values()]
-                cubins = pool.map(compiled, plans, len(plans) * [device.target.arch])
-                for kind, plan, images in zip(kinds, plans, cubins, strict=True):
-                    loaded = LoadedPlan(plan, images)
-                    if verifier is None:
-                        run_once(device, filler, problem, plan, loaded)
-                    else:
-                        verifier.check(loaded)
-                    loaded.unload()
-                    print(f"{family.name} {precision} {shape} {layout}: {kind}", flush=True)
-                if verifier is not None:
-                    verifier.close()
+    for family, precision in asked_for(wanted):
+        for shape, layout in PROBLEMS:
+            problem = ConvProblem.parse(shape, precision=precision, layout=layout, epilogue="bias_relu")
+            if family.unsupported(problem, device.target) is not None:
+                continue
+            verifier = None if raw else Verifier(problem, device, filler)
+            kinds = kinds_of_config(family, problem, device.target)
+            plans = [family.plan(problem, device.target, config) for config in kinds.values()]
+            cubins = pool.map(compiled, plans, len(plans) * [device.target.arch])
+            for kind, plan, images in zip(kinds, plans, cubins, strict=True):
+                loaded = LoadedPlan(plan, images)
+                if verifier is None:
+                    run_once(device, filler, problem, plan, loaded)
+                else:
+                    verifier.check(loaded)
+                loaded.unload()
+                print(f"{family.name} {precision} {shape} {layout}: {kind}", flush=True)
+            if verifier is not None:
+                verifier.close()
     pool.shutdown()
     filler.close()
     device.close()

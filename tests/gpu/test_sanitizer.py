@@ -4,7 +4,6 @@ import os
 import shutil
 import subprocess
 import sys
-from itertools import product
 from pathlib import Path
 
 import pytest
@@ -19,41 +18,34 @@ _PATCHES = ("rows filters", "rows pixels", "block")
 _ROWS = ("rows strips", "rows units", "columns strips", "columns units")
 _TURNED = ("rows filters turned 1", "rows pixels turned 1")  # of 16-bit elements
 
-EXPECTED = {  # of each family: precisions, and ways that run in each of them
-    "simt": (("fp32", "fp64"), _STAGINGS),
-    "mma": (("fp16", "bf16", "tf32", "fp32", "fp64"), _STAGINGS),
-    "wgmma": (("fp16", "bf16", "tf32"), (*_PATCHES, "rows tiles")),
-    "wgmma_rows": (
-        ("fp16", "bf16", "tf32", "fp32"),
-        tuple(f"{layout}: {way}" for layout in ("nhwc", "nchw") for way in _ROWS),
-    ),
+_ROWS_OF_LAYOUTS = tuple(f"{layout}: {way}" for layout in ("nhwc", "nchw") for way in _ROWS)
+
+EXPECTED = {  # of each family and precision: ways that must have run
+    **{("simt", precision): _STAGINGS for precision in ("fp32", "fp64")},
+    **{("mma", precision): (*_STAGINGS, ": window run") for precision in ("fp16", "bf16", "tf32")},
+    **{("mma", precision): _STAGINGS for precision in ("fp32", "fp64")},
+    **{("wgmma", precision): (*_PATCHES, "rows tiles", *_TURNED) for precision in ("fp16", "bf16")},
+    ("wgmma", "tf32"): (*_PATCHES, "rows tiles"),
+    ("wgmma", "fp32"): _PATCHES,
+    **{("wgmma", precision): () for precision in ("int8", "e4m3")},
+    **{("wgmma_rows", precision): _ROWS_OF_LAYOUTS for precision in ("fp16", "bf16", "tf32", "fp32")},
 }
 
 
-def seen(lines: list[str], family: str, precision: str, way: str) -> bool:
-    return any(line.startswith(f"{family} {precision} ") and way in line for line in lines)
-
-
-@pytest.mark.parametrize("family", EXPECTED)
+@pytest.mark.parametrize(("family", "precision"), EXPECTED, ids=[":".join(kind) for kind in EXPECTED])
 @pytest.mark.parametrize("tool", ["memcheck", "racecheck"])
-def test_no_kernel_is_reported(tool: str, family: str) -> None:
+def test_no_kernel_is_reported(tool: str, family: str, precision: str) -> None:
     sanitizer = shutil.which("compute-sanitizer")
     assert sanitizer, "compute-sanitizer, part of the CUDA toolkit, is not on the PATH"
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
+    command = [sanitizer, "--tool", tool, "--error-exitcode", "9", sys.executable, str(SCRIPT), "--raw"]
     run = subprocess.run(
-        [sanitizer, "--tool", tool, "--error-exitcode", "9", sys.executable, str(SCRIPT), "--raw", family],
+        [*command, f"{family}:{precision}"],
         env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, timeout=900, check=False,
     )  # fmt: skip
     assert run.returncode == 0, run.stdout[-3000:] + run.stderr[-1000:]
-    lines = run.stdout.splitlines()
-    precisions, ways = EXPECTED[family]
-    for precision, way in product(precisions, ways):
-        assert seen(lines, family, precision, way), (precision, way)
-    if family == "wgmma":
-        for precision, way in product(("fp16", "bf16"), _TURNED):
-            assert seen(lines, family, precision, way), (precision, way)
-        for way in _PATCHES:
-            assert seen(lines, family, "fp32", way), way
-    if family == "mma":
-        assert any(line.endswith(": window run") for line in lines)
+    lines = [line for line in run.stdout.splitlines() if line.startswith(f"{family} {precision} ")]
+    assert lines
+    for way in EXPECTED[family, precision]:
+        assert any(way in line for line in lines), way
     assert "0 errors" in run.stdout or "0 hazards" in run.stdout
