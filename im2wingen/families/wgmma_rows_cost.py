@@ -1,7 +1,7 @@
 """What a CTA of wgmma_rows.cu.j2 costs an SM: cycles of tensor core, shared memory and its share of DRAM, and waits.
 
-The constants are rough cycles of an H200 SM, fitted to four layers; no test holds them to measurements. The estimates
-rank configs.
+The constants are rough cycles of an H200 SM, fitted to some twenty layers; no test holds them to measurements. The
+estimates rank configs.
 """
 
 from dataclasses import dataclass
@@ -17,12 +17,14 @@ _DRAM = 0.9  # share of the bandwidth that is reached
 _DRAM_BOUND = 2.0  # times the tensor core's demand
 _OVERLAP = 0.25  # share of the less scarce resources that is not hidden behind the scarcest
 _RAW_READS = 1.3  # a word of a raw row is read so many times, its bank conflicts included
-_START = 5000.0  # from the launch to the first product
+_START = 530.0  # from the launch to the first product, besides what the cost model adds for a launch
 _FILTER_BYTES = 60  # a cycle, that one SM of all gets from L2
-_PACK_ROUND = 700.0  # a chunk of a filter by each of the consumers' threads
+_PACK_ROUND = 660.0  # a chunk of a filter by each of the consumers' threads
+_LOAD = 300.0  # of the loading warp, for a block's rows
 _LANES = 32
 _BLOCK = 700.0  # of a transformer: waits and barriers of a block
 _CHUNK = 70.0  # and for 32 chunks of it
+_BORDER = 500.0  # and for 32 chunks of slots that begin or end beside the image
 _ITEM = 900.0  # of a consumer: waits, barriers and stores of an item
 
 
@@ -36,6 +38,7 @@ class Demands:
     transformers: float
     in_strips: bool  # then transformers are ahead, if y takes the consumers longer to write than to multiply
     consumers: float
+    loader: float
     start: float
 
     @property
@@ -45,17 +48,15 @@ class Demands:
     @property
     def total(self) -> float:
         awaited = 0.0 if self.in_strips and self.dram_bound else self.transformers
-        pipes = (self.tensor, self.smem, self.dram, awaited)
+        pipes = (self.tensor, self.smem, self.dram, self.loader, awaited)
         busy = max(pipes) + _OVERLAP * (sum(pipes) - max(pipes))
         return self.start + max(busy, self.transformers, self.consumers)
 
 
 def demands(geometry: WgmmaRowsGeometry, target: Target) -> Demands:
     problem, config = geometry.problem, geometry.config
-    ctas = geometry.ctas(target) // geometry.blocks_k
-    pieces = ceil_div(geometry.segments, ctas)
-    rows = pieces * (1 if config.row_order == "strips" else min(config.unit_rows, problem.p))
-    segments = ceil_div(rows, problem.p) if config.row_order == "strips" else pieces
+    ctas = geometry.ctas(target)
+    rows, segments = geometry.cta_rows(target)
     rows_of_segment = min(problem.p, ceil_div(rows, segments))
     items = segments * geometry.items(rows_of_segment)
     blocks = rows + segments * geometry.halo_blocks
@@ -64,22 +65,27 @@ def demands(geometry: WgmmaRowsGeometry, target: Target) -> Demands:
     operands = items * config.item_tiles * geometry.products * (TILE_SLOTS + config.block_n) * _STEP_BYTES
     copies = 1 + geometry.mirrored_blocks / config.ring_blocks
     chunks = geometry.parts * geometry.planes * geometry.row_slots
+    border = geometry.parts * geometry.planes * geometry.border_slots
     staged = blocks * (chunks * 16 * (copies + _RAW_READS) + geometry.raw_bytes)
     image = problem.c * problem.h * problem.w + problem.k * problem.p * problem.q
     bytes_a_cycle = _DRAM * target.dram_gbps * 1e3 / (target.clock_mhz * SUSTAINED_CLOCK)
-    waves = max(1.0, geometry.ctas(target) / target.sm_count)
+    waves = max(1.0, ctas / target.sm_count)
     dram = problem.n * image * problem.element_bytes / bytes_a_cycle
     filters = geometry.filter_bytes / _FILTER_BYTES if config.pack_kernel else geometry.pack_rounds * _PACK_ROUND
     return Demands(
         tensor=waves * items * item,
         smem=waves * (operands + staged) / _SMEM_BYTES,
         dram=dram,
-        transformers=waves * blocks * (_BLOCK + ceil_div(chunks, _LANES) * _CHUNK) / config.num_transformer_warps,
+        transformers=waves
+        * blocks
+        * (_BLOCK + ceil_div(chunks, _LANES) * _CHUNK + ceil_div(border, _LANES) * _BORDER)
+        / config.num_transformer_warps,
         in_strips=config.row_order == "strips",
         consumers=waves
         * items
         * (_ITEM + config.item_tiles * geometry.products * product)
         / config.num_consumer_warpgroups,
+        loader=waves * blocks * _LOAD,
         start=_START + waves * filters,
     )
 

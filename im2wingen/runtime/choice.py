@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 Level = Literal["exact", "batch", "shape", "default"]
 _RECORDS = 8  # of the problem itself that are looked at before the next level
 _NEIGHBOURS = 16
-_WORSE = 1.1  # times the default's estimate: what a neighbour's config may take
+_WORSE = 1.03  # times the default's estimate: what a neighbour's config may take
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +58,7 @@ def choose(
     """The best known configuration, by the levels exact, batch, shape, default; any supported problem gets one.
 
     Stored configurations must fit their family's config type and rules for this problem, their templates must be those
-    of today and, at level exact, so must the rendered source; another problem's must not be much slower than the
+    of today and, at level exact, so must the rendered source; another problem's must be hardly slower than the
     default by the cost model. `families` restrict the choice. Raises UnsupportedError with the reason of each family,
     UsageError for an unknown family.
     """
