@@ -11,14 +11,19 @@ __device__ constexpr Source source_of(Tap tap) {
   return kInputChannelsLast ? Source{tap.row, tap.column * C + tap.c} : Source{tap.c * BLOCK_ROWS + tap.row, tap.column};
 }
 
-// Slots FIRST_INNER ... LAST_INNER - 1 lie within the image's columns.
+// Slots FIRST_INNER ... LAST_INNER - 1 lie within the image's columns; split ones may end beyond them.
 __device__ constexpr int inner_slots_end(int end_column) {  // of slots that end at or before the column of the padded image
   const int end = end_column < SLOT_COLUMNS ? 0 : (end_column - SLOT_COLUMNS) / STRIDE_W + 1;
   return end < ROW_SLOTS ? end : ROW_SLOTS;
 }
 constexpr int FIRST_INNER = ceil_div(PAD_LEFT, STRIDE_W) < ROW_SLOTS ? ceil_div(PAD_LEFT, STRIDE_W) : ROW_SLOTS;
-constexpr int LAST_INNER = inner_slots_end(PAD_LEFT + W) > FIRST_INNER ? inner_slots_end(PAD_LEFT + W) : FIRST_INNER;
+constexpr int LAST_INNER = kSplit                                          ? ROW_SLOTS
+                           : inner_slots_end(PAD_LEFT + W) > FIRST_INNER ? inner_slots_end(PAD_LEFT + W)
+                                                                         : FIRST_INNER;
 constexpr int BORDER_SLOTS = ROW_SLOTS - (LAST_INNER - FIRST_INNER);
+// Elements of a line, from the slot's first one on, that lie in the image; and those that do so for every inner slot.
+__device__ constexpr int elements_left(int slot) { return (PAD_LEFT + W - slot * STRIDE_W) * PIXEL_ELEMENTS; }
+constexpr int LEAST_LEFT = kSplit ? elements_left(ROW_SLOTS - 1) : RUN;
 
 // Elements that the beginnings of all lines and slots are multiples of, up to 16 bytes.
 __device__ constexpr int line_alignment() {
@@ -65,5 +70,16 @@ __device__ __forceinline__ void write_chunk(const Words& chunk, unsigned char* p
   if (mirror != 0) *reinterpret_cast<Words*>(place + mirror) = chunk;
 }
 
-// Planes are written in groups of a few: a loop over the slots for each group.
-constexpr int PLANE_GROUPS = ceil_div(PLANES, 4), GROUP_PLANES = ceil_div(PLANES, PLANE_GROUPS);
+// Planes are written in groups of a few: a loop over the slots for each group, of which the team's warps take 32 slots each
+// in turn. Split planes are in groups that leave the least to the busiest warp.
+constexpr int SLOT_ROUNDS = ceil_div(LAST_INNER - FIRST_INNER, 32);
+__device__ constexpr int most_planes(int group) {  // that a warp writes, of 32 slots
+  return ceil_div(ceil_div(PLANES, group) * SLOT_ROUNDS, kTeamWarps) * group;
+}
+__device__ constexpr int planes_of_group() {
+  int best = ceil_div(PLANES, ceil_div(PLANES, 4));
+  for (int group = best - 1; kSplit && kTeamWarps > 1 && group > 0; --group)
+    if (most_planes(group) < most_planes(best)) best = group;
+  return best;
+}
+constexpr int GROUP_PLANES = planes_of_group(), PLANE_GROUPS = ceil_div(PLANES, GROUP_PLANES);

@@ -80,21 +80,47 @@ __device__ __forceinline__ void multiply_split(float (&sum)[WGMMA_N / 2], float 
   if constexpr (PARTIAL + 1 < partials.count) multiply_split<PARTIAL + 1>(sum, high, mixed, windows, slots, filters, scales);
 }
 
-// Takes the filters' scales away and adds the bias; both are those of the columns. What may not be right becomes NaN.
-__device__ __forceinline__ void finish_split(float (&sum)[WGMMA_N / 2], const Scale* filter_scales, const float* bias,
-                                             const Item& item, const SlotScales& scales) {
-  float largest[2] = {}, limit[2] = {};  // of the window's blocks
+// Whether blocks are given back before the sums are finished; ptxas then holds the last partial sum longer.
+constexpr bool kEarlyRelease = WGMMA_N <= 64 || !kOutputChannelsLast;
+
+// Of the blocks of a thread's two windows: the largest factor, and from what magnitude on sums are right.
+struct Bounds {
+  float largest[2], limit[2];
+};
+__device__ __forceinline__ Bounds bounds_of(const SlotScales& scales) {
+  Bounds bounds = {};
 #pragma unroll
   for (int i = 0; i < 2 * WINDOW_BLOCKS; ++i) {
     const Scale block = *scales.of[i % 2][i / 2];
-    largest[i % 2] = fmaxf(largest[i % 2], block.down);
-    limit[i % 2] = fmaxf(limit[i % 2], block.limit);
+    bounds.largest[i % 2] = fmaxf(bounds.largest[i % 2], block.down);
+    bounds.limit[i % 2] = fmaxf(bounds.limit[i % 2], block.limit);
+  }
+  return bounds;
+}
+
+// Takes the filters' scales away and adds the bias; both are those of the columns. What may not be right becomes NaN.
+__device__ __forceinline__ void finish_split(float (&sum)[WGMMA_N / 2], const Scale* filter_scales, const float* bias,
+                                             const Item& item, const Bounds& bounds) {
+  const auto column_of = [&](int i) { return i / 4 * 8 + item.lane % 4 * 2 + i % 2; };
+  float limit = fmaxf(bounds.limit[0], bounds.limit[1]), zeros[4] = {};  // the latter unless a sum is Inf or NaN
+#pragma unroll
+  for (int i = 0; i < WGMMA_N / 2; ++i) {
+    if (i % 4 < 2) limit = fmaxf(limit, filter_scales[column_of(i)].limit);
+    zeros[i % 4] = fmaf(sum[i], 0.0f, zeros[i % 4]);
+  }
+  if (limit == 0.0f && zeros[0] + zeros[1] + zeros[2] + zeros[3] == 0.0f) {  // as they are for all but odd numbers
+#pragma unroll
+    for (int i = 0; i < WGMMA_N / 2; ++i) {
+      const float down = filter_scales[column_of(i)].down;
+      sum[i] = kHasBias ? fmaf(sum[i], down, bias[column_of(i)]) : sum[i] * down;
+    }
+    return;
   }
 #pragma unroll
   for (int i = 0; i < WGMMA_N / 2; ++i) {
-    const int column = i / 4 * 8 + item.lane % 4 * 2 + i % 2;
+    const int column = column_of(i);
     const Scale filter = filter_scales[column];
-    const float least = fmaxf(limit[i / 2 % 2], filter.limit * largest[i / 2 % 2]), magnitude = fabsf(sum[i]);
+    const float least = fmaxf(bounds.limit[i / 2 % 2], filter.limit * bounds.largest[i / 2 % 2]), magnitude = fabsf(sum[i]);
     const float finished = kHasBias ? fmaf(sum[i], filter.down, bias[column]) : sum[i] * filter.down;
     sum[i] = magnitude >= least && magnitude <= LARGEST_OUTPUT ? finished : __uint_as_float(0x7fffffffu);
   }

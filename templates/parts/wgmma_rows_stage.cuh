@@ -37,7 +37,6 @@ struct Member {
 };
 
 // The team's warps take 32 slots each in turn, and go on so from one group of planes to the next.
-constexpr int SLOT_ROUNDS = ceil_div(LAST_INNER - FIRST_INNER, 32);
 template <int GROUP>
 __device__ __forceinline__ void stage_inner_slots(const Raw& raw, unsigned char* to, int mirror, const Member& member, float up) {
   const int round = (member.warp + kTeamWarps - GROUP * SLOT_ROUNDS % kTeamWarps) % kTeamWarps;
@@ -78,7 +77,7 @@ __device__ __forceinline__ void clear_outside(unsigned char* buffer, const Raw& 
 
 // Of a split block's elements; `ranges` are those of the transformers for this block.
 __device__ __forceinline__ Range range_of_block(const Raw& raw, Range* ranges, const Member& member) {
-  Range range = range_of_lines(raw, member.thread(), 32 * kTeamWarps);
+  Range range = range_of_lines(raw, member.thread());
   if constexpr (kTeamWarps > 1) {
     ranges += member.team * kTeamWarps;
     if (member.lane == 0) ranges[member.warp] = range;

@@ -61,6 +61,7 @@ SHORT_ITEMS: dict[str, Any] = {
 SHORT_SEGMENTS: dict[str, Any] = SHORT_ITEMS | {
     "shape": "n8c1h12w66k8r1s3", "config": SHORT_ITEMS["config"] | {"row_order": "units", "unit_rows": 1},
 }  # fmt: skip
+SPLIT: dict[str, Any] = {"precision": "fp32"}
 PACK: dict[str, Any] = {"template": "pack_rows"}
 # one product an output, so that its rounding shows; four lanes begin in the same bank; 9 x 15 outputs
 ONE_TAP: dict[str, Any] = {"precision": "tf32", "shape": "n1c1h40w41k8r1s1", "config": {}}
@@ -185,7 +186,17 @@ MUTANTS = {
     "a prefetch leaves x": one(
         "(first + bytes * (blockIdx.x + 1) / gridDim.x) &", "(first + bytes * (blockIdx.x + 2) / gridDim.x) &", **UNITS
     ),
+    "rows beyond x are brought to L2": one(
+        "int64_t(rows.first + rows.count) * INPUT_ROW_BYTES) &",
+        "int64_t(rows.first + rows.count + 1) * INPUT_ROW_BYTES) &",
+        **SPLIT,
+    ),
     # ---- slots ----
+    "split slots hold what lies beside the image": one("first.offset + (e ^ turn) < left;", "true;", **SPLIT),
+    "single split elements do so": one("source.offset < LEAST_LEFT || source.offset < left;", "true;", **SPLIT),
+    "split vectors beside the image are not 0": one(
+        "quad[3] = 0;", "quad[3] = 0x40000000;", **SPLIT | {"shape": "n2c4h9w12k16r3s3pad1", "config": {}}
+    ),
     "words are not shifted": one("(at & 2) * 8", "0"),
     "halves of a word are exchanged": one("i % 2 == 0 ? 0x10 : 0x32", "i % 2 == 1 ? 0x10 : 0x32"),
     "border slots are left out": one("if constexpr (BORDER_SLOTS > 0)", "if constexpr (false)"),

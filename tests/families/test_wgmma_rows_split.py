@@ -85,6 +85,9 @@ CASES = {
         config={"num_transformer_warps": 4, "team_warps": 4},
     ),
     "decades of w": Case(scaled(1.0), lambda rng, shape: decades(rng, shape, -30, 0), layout="nhwc-nchw"),
+    "channels of other scales": Case(
+        scaled(1.0), lambda rng, shape: scaled(1.0)(rng, shape) * 10.0 ** rng.uniform(-6, 6, (shape[0], 1, 1, 1))
+    ),
     "large beside tiny": Case(sparse, config={"block_rows": 2}),
     "tiny weights alone": Case(without_channel_1, sparse),
     "blocks of other scales": Case(
@@ -147,6 +150,14 @@ MUTANTS = {
     "what may not be right is stored": Mutant(STORED, "true ?", BESIDE_TINY),
     "sums beyond fp32 are stored": Mutant(STORED, "magnitude >= least ?", "large sums"),
     "channels have the first one's scale": Mutant("filter_scales[column]", "filter_scales[0]", "decades of w"),
+    "channels of usual numbers have the first one's scale": Mutant(
+        "down = filter_scales[column_of(i)]", "down = filter_scales[0]", "channels of other scales"
+    ),
+    "blocks' tiny elements are forgotten": Mutant(
+        "limit = fmaxf(bounds.limit[0], bounds.limit[1])", "limit = 0.0f", BESIDE_TINY
+    ),
+    "filters' tiny elements are forgotten": Mutant("filter_scales[column_of(i)].limit)", "0.0f)", "tiny weights alone"),
+    "sums beyond fp32 are taken for usual ones": Mutant("zeros[2] + zeros[3] == 0.0f", "0.0f == 0.0f", "large sums"),
 }
 
 
