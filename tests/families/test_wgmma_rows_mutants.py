@@ -193,7 +193,6 @@ MUTANTS = {
     ),
     # ---- slots ----
     "split slots hold what lies beside the image": one("first.offset + (e ^ turn) < left;", "true;", **SPLIT),
-    "single split elements do so": one("source.offset < LEAST_LEFT || source.offset < left;", "true;", **SPLIT),
     "split vectors beside the image are not 0": one(
         "quad[3] = 0;", "quad[3] = 0x40000000;", **SPLIT | {"shape": "n2c4h9w12k16r3s3pad1", "config": {}}
     ),
