@@ -80,16 +80,15 @@ __device__ __forceinline__ void consume(const Smem& smem, int index, int warp, i
       if constexpr (kSplit) {
 #pragma unroll 1
         for (int tile = 0; tile < ITEM_TILES; ++tile) {
-          float sum[WGMMA_N / 2], high[WGMMA_N / 2], mixed[WGMMA_N / 2];
+          float sum[WGMMA_N / 2], even[WGMMA_N / 2], odd[WGMMA_N / 2];  // and partial sums
           const SlotScales scales(smem.scales, first_block + row, item, tile);
           // anew for each tile: descriptors of all filters would take too many registers
-          multiply_split<0>(sum, high, mixed, windows, tile * 64, smem_units(smem.filters), scales);
+          multiply_split<0>(sum, even, odd, windows, tile * 64, smem_units(smem.filters), scales);
           if (kTurns && tile + 1 == ITEM_TILES) end_turn(smem, index, lane);
           const Bounds bounds = bounds_of(scales);
-          if constexpr (!kEarlyRelease) finish_split(sum, filter_scales, smem.bias, item, bounds);
+          finish_split(sum, filter_scales, smem.bias, item, bounds);
           __syncwarp();  // all lanes have read the blocks' scales
           if (tile == ITEM_TILES - 1) blocks.release_below(first_block + unneeded);
-          if constexpr (kEarlyRelease) finish_split(sum, filter_scales, smem.bias, item, bounds);
           if (kStaged && tile == 0) await_place(smem, staged);
           store_tile(sum, item, staged, tile, smem.staging, y, probe, policy);
         }

@@ -62,24 +62,6 @@ struct Prefetch {
   }
 };
 
-// Brings the rows of a segment's next blocks to L2, so that few raw buffers are filled in time.
-constexpr bool kAhead = kSplit && !kBursts;
-struct Ahead {
-  static constexpr int BLOCKS = 6;
-  int next = 0;  // block of the segment
-
-  __device__ __forceinline__ void behind_block(int block, const Segment& segment, const unsigned char* x, uint64_t policy) {
-#pragma unroll 1
-    for (next = max(next, block + 1); next < min(block + 1 + BLOCKS, segment.blocks()); ++next)
-      for (int part = 0; part < RAW_PARTS; ++part) {
-        const Rows rows = rows_of_block(segment.n, segment.p + next, part);
-        const int64_t begin = (rows.origin + int64_t(rows.first) * INPUT_ROW_BYTES) & ~int64_t(15);
-        const int64_t end = (rows.origin + int64_t(rows.first + rows.count) * INPUT_ROW_BYTES) & ~int64_t(15);
-        if (end > begin) ptx::cp_async_bulk_prefetch_l2_hint(x + begin, uint32_t(end - begin), policy);
-      }
-  }
-};
-
 // One warp. The kernel that packs the filters may still run; whatever came before it in the stream has ended.
 __device__ __forceinline__ void load_filters(const Smem& smem, int lane, const unsigned char* packed) {
   if constexpr (kProgrammaticLaunch) ptx::griddepcontrol_wait();
@@ -101,7 +83,7 @@ __device__ __forceinline__ void pack_filters(const Smem& smem, const Element* w,
 
 __device__ __forceinline__ void load(const Smem& smem, const unsigned char* x) {
   uint64_t policy = 0;
-  if constexpr (kBursts || kAhead) policy = ptx::createpolicy_evict_last();
+  if constexpr (kBursts) policy = ptx::createpolicy_evict_last();
   Walk walk;
   Segment segment;
   Prefetch prefetch;
@@ -110,7 +92,6 @@ __device__ __forceinline__ void load(const Smem& smem, const unsigned char* x) {
 #pragma unroll 1
   while (walk.take(segment)) {
     if constexpr (kBursts) prefetch.before_segment(x, policy);
-    Ahead ahead;
 #pragma unroll 1
     for (int block = 0; block < segment.blocks(); ++block) {
       const int buffer = turn * kRawStages + ring.stage;
@@ -124,7 +105,6 @@ __device__ __forceinline__ void load(const Smem& smem, const unsigned char* x) {
       ptx::mbarrier_arrive_expect_tx(full, bytes);
       for (int part = 0; part < RAW_PARTS; ++part)
         load_rows<true>(rows_of_block(segment.n, segment.p + block, part), raw + part * RAW_PART_BYTES, x, full, policy);
-      if constexpr (kAhead) ahead.behind_block(block, segment, x, policy);
       if (++turn == kTeams) {
         turn = 0;
         ring.advance();

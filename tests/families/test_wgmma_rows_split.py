@@ -130,8 +130,8 @@ OTHER_SCALES, BESIDE_TINY = "blocks of other scales", "large beside tiny"
 STORED = "magnitude >= least && magnitude <= LARGEST_OUTPUT ?"
 MUTANTS = {
     "low parts of x are left out": Mutant("descriptor(x + PART_PLANES)", "descriptor(x)"),
-    "low parts of w are left out": Mutant("descriptor(w + FILTER_CHUNKS), true", "descriptor(w), true"),
-    "low parts count as much": Mutant("1.0f / LOW_UNITS, high", "1.0f, high"),
+    "low parts of w are left out": Mutant("descriptor(w + FILTER_CHUNKS)", "descriptor(w)"),
+    "low parts count as much": Mutant("1.0f : 1.0f / LOW_UNITS", "1.0f : 1.0f"),
     "a partial sum is forgotten": Mutant("PARTIAL == 0 ?", "true ?"),
     "a block has the scale of the window's first": Mutant("[partial.block]->down", "[0]->down", OTHER_SCALES),
     "a slot has the scale of the item's first": Mutant("+ (row - first_row) +", "+", OTHER_SCALES),
