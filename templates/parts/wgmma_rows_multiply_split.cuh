@@ -116,27 +116,38 @@ __device__ __forceinline__ Bounds bounds_of(const SlotScales& scales) {
   return bounds;
 }
 
-// Takes the filters' scales away and adds the bias; both are those of the columns. What may not be right becomes NaN.
-__device__ __forceinline__ void finish_split(float (&sum)[WGMMA_N / 2], const Scale* filter_scales, const float* bias,
-                                             const Item& item, const Bounds& bounds) {
-  const auto column_of = [&](int i) { return i / 4 * 8 + item.lane % 4 * 2 + i % 2; };
-  float limit = fmaxf(bounds.limit[0], bounds.limit[1]), zeros[4] = {};  // the latter unless a sum is Inf or NaN
+// The column of a thread's i-th sum of a tile.
+__device__ __forceinline__ int column_of(int lane, int i) { return i / 4 * 8 + lane % 4 * 2 + i % 2; }
+
+// From what magnitude on sums of the thread's columns are right, in units of their blocks.
+__device__ __forceinline__ float limit_of_filters(const Scale* filter_scales, int lane) {
+  float limit = 0.0f;
 #pragma unroll
-  for (int i = 0; i < WGMMA_N / 2; ++i) {
-    if (i % 4 < 2) limit = fmaxf(limit, filter_scales[column_of(i)].limit);
-    zeros[i % 4] = fmaf(sum[i], 0.0f, zeros[i % 4]);
-  }
+  for (int i = 0; i < WGMMA_N / 2; ++i)
+    if (i % 4 < 2) limit = fmaxf(limit, filter_scales[column_of(lane, i)].limit);
+  return limit;
+}
+
+// Takes the filters' scales away and adds the bias; both are those of the columns. What may not be right becomes Inf or NaN.
+__device__ __forceinline__ void finish_split(float (&sum)[WGMMA_N / 2], const Scale* filter_scales, float filter_limit,
+                                             const float* bias, const Item& item, const Bounds& bounds) {
+  float zeros[4] = {};  // unless a sum is Inf or NaN; asked where ReLU could hide a false -Inf
+  if constexpr (kHasRelu)
+#pragma unroll
+    for (int i = 0; i < WGMMA_N / 2; ++i) zeros[i % 4] = fmaf(sum[i], 0.0f, zeros[i % 4]);
+  const float limit = fmaxf(fmaxf(bounds.limit[0], bounds.limit[1]), filter_limit);
   if (limit == 0.0f && zeros[0] + zeros[1] + zeros[2] + zeros[3] == 0.0f) {  // as they are for all but odd numbers
 #pragma unroll
     for (int i = 0; i < WGMMA_N / 2; ++i) {
-      const float down = filter_scales[column_of(i)].down;
-      sum[i] = kHasBias ? fmaf(sum[i], down, bias[column_of(i)]) : sum[i] * down;
+      const int column = column_of(item.lane, i);
+      const float down = filter_scales[column].down;
+      sum[i] = kHasBias ? fmaf(sum[i], down, bias[column]) : sum[i] * down;
     }
     return;
   }
 #pragma unroll
   for (int i = 0; i < WGMMA_N / 2; ++i) {
-    const int column = column_of(i);
+    const int column = column_of(item.lane, i);
     const Scale filter = filter_scales[column];
     const float least = fmaxf(bounds.limit[i / 2 % 2], filter.limit * bounds.largest[i / 2 % 2]), magnitude = fabsf(sum[i]);
     const float finished = kHasBias ? fmaf(sum[i], filter.down, bias[column]) : sum[i] * filter.down;

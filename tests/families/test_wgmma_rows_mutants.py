@@ -375,7 +375,7 @@ REPAIR_MUTANTS = {
     ),
     "above the image": one("if (h < 0 || h >= H) continue;", "if (h >= H) continue;"),
     "beside the image": one("if (col < 0 || col >= W) continue;", "if (col < 0) continue;"),
-    "what is Inf stays": one("if (stored != stored) repair_output", "if (stored > stored) repair_output"),
+    "what is Inf stays": one("if (stored != stored ||", "if (stored > stored ||"),
     "one half of a tile is repaired": one("i < 2 * ITEM_TILES; ++i", "i < 2 * ITEM_TILES; i += 2"),
     "some of the channels are repaired": one("j < WGMMA_N / 4; ++j", "j < WGMMA_N / 8; ++j"),
     "NCHW: edges are not repaired": one("  for_each_edge(item, staged, repair);\n", "", **CHANNELS_FIRST),
