@@ -186,11 +186,6 @@ MUTANTS = {
     "a prefetch leaves x": one(
         "(first + bytes * (blockIdx.x + 1) / gridDim.x) &", "(first + bytes * (blockIdx.x + 2) / gridDim.x) &", **UNITS
     ),
-    "rows beyond x are brought to L2": one(
-        "int64_t(rows.first + rows.count) * INPUT_ROW_BYTES) &",
-        "int64_t(rows.first + rows.count + 1) * INPUT_ROW_BYTES) &",
-        **SPLIT,
-    ),
     # ---- slots ----
     "split slots hold what lies beside the image": one("first.offset + (e ^ turn) < left;", "true;", **SPLIT),
     "split vectors beside the image are not 0": one(
