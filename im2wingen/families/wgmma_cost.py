@@ -43,7 +43,7 @@ _PASS = 4000.0  # a kernel before this one, besides its bytes
 _EXCHANGE = 1200.0  # of a cluster's sums, besides their bytes: two barriers and the way to a peer
 _PEER_BYTES = 16  # a cycle, that an SM reads of its peers' shared memory
 _NARROW, _NARROW_PIXEL = 32, 2.0  # TMA for a pixel of fewer bytes; it also passes those that a stride leaves out
-_SHALLOW = 0.12  # share of a tile, for each stage below 4 of patches and streamed filters of one tap
+_PATCH_LATENCY = 1500.0  # from a patch stage that is free to the patch that has landed there
 _DRAIN_BYTES = 25.0  # a cycle, of the last tile's halves in y; not seen where a filter is one tap
 _FEW_STAGES = 500.0  # at each patch that is not loaded while the one before it is read
 
@@ -78,8 +78,8 @@ def tile_cycles(geometry: WgmmaGeometry) -> tuple[float, float]:
     stores = 2 if geometry.bulk_stores else geometry.sum_groups / min(config.store_groups, geometry.sum_groups)
     epilogue = _EPILOGUE + (stores - 1) * _STORE + geometry.sum_groups * group
     busy = max(tensor, loads / _load_bytes(geometry) + stored / _L2_BYTES)
-    if taps <= geometry.planes and not config.filter_resident:
-        busy *= 1 + _SHALLOW * max(0, 4 - config.patch_stages)
+    patches = geometry.planes * geometry.chunks
+    busy = max(busy, (busy + patches * _PATCH_LATENCY) / config.patch_stages)
     if problem.c * problem.element_bytes < _NARROW:
         pixels = geometry.planes * geometry.chunks * geometry.patch_bytes / (config.block_k * problem.element_bytes)
         busy = max(busy, pixels * problem.stride_h * problem.stride_w * _NARROW_PIXEL)

@@ -119,6 +119,15 @@ class WgmmaRowsGeometry:
         step = self.config.slot_columns * self.problem.dilation_w // self.problem.stride_w
         return self.problem.q + (self.window_slots - 1) * step
 
+    @property
+    def border_slots(self) -> int:
+        """Slots of a block, some of whose columns lie beside the image: they are written element by element."""
+        problem = self.problem
+        first = min(ceil_div(problem.pad_left, problem.stride_w), self.row_slots)
+        beyond = problem.pad_left + problem.w - self.config.slot_columns
+        end = min(beyond // problem.stride_w + 1, self.row_slots) if beyond >= 0 else 0
+        return self.row_slots - max(0, end - first)
+
     @cached_property
     def block_chunks(self) -> tuple[int, ...]:
         """16-byte pieces, in each block of a window, that hold a tap; even for split elements and row items."""
@@ -258,3 +267,11 @@ class WgmmaRowsGeometry:
     def ctas(self, target: Target) -> int:
         """Of the persistent grid."""
         return min(max(1, target.sm_count // self.blocks_k), self.segments) * self.blocks_k
+
+    def cta_rows(self, target: Target) -> tuple[int, int]:
+        """Output rows of the CTA with the most, and the segments that they are in."""
+        problem, config = self.problem, self.config
+        pieces = ceil_div(self.segments, self.ctas(target) // self.blocks_k)
+        if config.row_order == "strips":
+            return pieces, ceil_div(pieces, problem.p)
+        return pieces * min(config.unit_rows, problem.p), pieces

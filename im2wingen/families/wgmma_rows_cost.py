@@ -23,6 +23,7 @@ _PACK_ROUND = 700.0  # a chunk of a filter by each of the consumers' threads
 _LANES = 32
 _BLOCK = 700.0  # of a transformer: waits and barriers of a block
 _CHUNK = 70.0  # and for 32 chunks of it
+_BORDER = 500.0  # and for 32 chunks of slots that begin or end beside the image
 _ITEM = 900.0  # of a consumer: waits, barriers and stores of an item
 
 
@@ -52,10 +53,8 @@ class Demands:
 
 def demands(geometry: WgmmaRowsGeometry, target: Target) -> Demands:
     problem, config = geometry.problem, geometry.config
-    ctas = geometry.ctas(target) // geometry.blocks_k
-    pieces = ceil_div(geometry.segments, ctas)
-    rows = pieces * (1 if config.row_order == "strips" else min(config.unit_rows, problem.p))
-    segments = ceil_div(rows, problem.p) if config.row_order == "strips" else pieces
+    ctas = geometry.ctas(target)
+    rows, segments = geometry.cta_rows(target)
     rows_of_segment = min(problem.p, ceil_div(rows, segments))
     items = segments * geometry.items(rows_of_segment)
     blocks = rows + segments * geometry.halo_blocks
@@ -64,17 +63,21 @@ def demands(geometry: WgmmaRowsGeometry, target: Target) -> Demands:
     operands = items * config.item_tiles * geometry.products * (TILE_SLOTS + config.block_n) * _STEP_BYTES
     copies = 1 + geometry.mirrored_blocks / config.ring_blocks
     chunks = geometry.parts * geometry.planes * geometry.row_slots
+    border = geometry.parts * geometry.planes * geometry.border_slots
     staged = blocks * (chunks * 16 * (copies + _RAW_READS) + geometry.raw_bytes)
     image = problem.c * problem.h * problem.w + problem.k * problem.p * problem.q
     bytes_a_cycle = _DRAM * target.dram_gbps * 1e3 / (target.clock_mhz * SUSTAINED_CLOCK)
-    waves = max(1.0, geometry.ctas(target) / target.sm_count)
+    waves = max(1.0, ctas / target.sm_count)
     dram = problem.n * image * problem.element_bytes / bytes_a_cycle
     filters = geometry.filter_bytes / _FILTER_BYTES if config.pack_kernel else geometry.pack_rounds * _PACK_ROUND
     return Demands(
         tensor=waves * items * item,
         smem=waves * (operands + staged) / _SMEM_BYTES,
         dram=dram,
-        transformers=waves * blocks * (_BLOCK + ceil_div(chunks, _LANES) * _CHUNK) / config.num_transformer_warps,
+        transformers=waves
+        * blocks
+        * (_BLOCK + ceil_div(chunks, _LANES) * _CHUNK + ceil_div(border, _LANES) * _BORDER)
+        / config.num_transformer_warps,
         in_strips=config.row_order == "strips",
         consumers=waves
         * items

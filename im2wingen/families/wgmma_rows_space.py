@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import product
 from typing import Any, TypeVar
 
@@ -48,7 +48,7 @@ def suggest(problem: ConvProblem, target: Target, choose: Choose) -> WgmmaRowsCo
         ("num_transformer_warps", _transformers),
         ("team_warps", _teams),
         ("raw_stages", (2, 1, 3)),
-        ("ring_blocks", _rings),
+        ("ring_blocks", partial(_rings, target)),
     ):
         wanted = values(config, problem) if callable(values) else values
         config = _with(config, problem, field, _choose_of(choose, field, fitting(field, wanted)))
@@ -238,11 +238,12 @@ def _pack_kernels(config: WgmmaRowsConfig, problem: ConvProblem) -> list[bool]:
     return [False, True] if rounds <= _FEW_PACK_ROUNDS else [True, False]
 
 
-def _rings(config: WgmmaRowsConfig, problem: ConvProblem) -> list[int]:
-    """Blocks that items and some spare ones hold, and fewer, and more."""
+def _rings(target: Target, config: WgmmaRowsConfig, problem: ConvProblem) -> list[int]:
+    """Blocks that items and some spare ones hold, no more than a CTA has; and fewer, and more."""
     geometry = WgmmaRowsGeometry(problem=problem, config=config)
     held = ceil_div(config.num_consumer_warpgroups * config.item_slots, geometry.row_slots) + geometry.halo_blocks
+    rows, segments = geometry.cta_rows(target)
     least = _least_ring(config, problem)
-    wanted = max(least, held + _SPARE_BLOCKS)
+    wanted = max(least, min(held + _SPARE_BLOCKS, rows + segments * geometry.halo_blocks))
     sizes = [*range(wanted, least, -1), wanted + 4, least]
     return list(dict.fromkeys(sizes))

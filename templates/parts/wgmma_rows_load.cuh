@@ -41,24 +41,20 @@ __device__ __forceinline__ uint32_t load_rows(const Rows& rows, unsigned char* b
 
 // Brings x to L2 in bursts that all CTAs issue at about the same time: reads that trickle between writes of y cost more.
 struct Prefetch {
-  static constexpr int BURSTS = 4, LEAD = 3;  // segments ahead of use
-  static constexpr int PIECE = 8192;          // bytes of a copy
-  static constexpr int64_t BURST_BYTES = INPUT_BYTES / BURSTS;
-  int issued = 0, taken = 0;
+  static constexpr int BURSTS = 4, LEAD = 2;  // segments ahead of the next one
+  static constexpr int PIECE = 8192;          // bytes of a copy; CTAs take the pieces of a burst in turn
+  static constexpr int64_t BURST_BYTES = INPUT_UNITS_END / BURSTS / 16 * 16;
+  int issued = 0;
 
-  __device__ __forceinline__ void before_segment(const unsigned char* x, uint64_t policy) {
-    const int segments = (Walk::UNIT_COUNT + int(gridDim.x) - 1) / int(gridDim.x);
-    while (issued < BURSTS && taken >= int(int64_t(issued) * segments / BURSTS) - (issued > 0 ? LEAD : 0)) {
-      const int64_t first = BURST_BYTES * issued, bytes = issued + 1 == BURSTS ? INPUT_BYTES - first : BURST_BYTES;
-      const int64_t begin = (first + bytes * blockIdx.x / gridDim.x) & ~int64_t(15);
-      const int64_t end = (first + bytes * (blockIdx.x + 1) / gridDim.x) & ~int64_t(15);
-      for (int64_t at = begin; at < end; at += PIECE) {
-        const uint32_t piece = uint32_t(min(end - at, int64_t(PIECE)));
-        ptx::cp_async_bulk_prefetch_l2_hint(x + at, piece, policy);
-      }
+  // Once a segment's own rows are on their way: a short kernel waits for its first ones. Nothing is divided by the size of the
+  // grid, which would take as long.
+  __device__ __forceinline__ void after_segment(const Walk& walk, const unsigned char* x, uint64_t policy) {
+    while (issued < BURSTS && (issued == 0 || walk.next + LEAD * walk.step >= issued * (Walk::UNIT_COUNT / BURSTS))) {
+      const int64_t end = issued + 1 == BURSTS ? INPUT_UNITS_END : BURST_BYTES * (issued + 1);
+      for (int64_t at = BURST_BYTES * issued + blockIdx.x * PIECE; at < end; at += gridDim.x * PIECE)
+        ptx::cp_async_bulk_prefetch_l2_hint(x + at, uint32_t(min(end - at, int64_t(PIECE))), policy);
       ++issued;
     }
-    ++taken;
   }
 };
 
@@ -74,8 +70,10 @@ __device__ __forceinline__ void load_filters(const Smem& smem, int lane, const u
 // The consumers' threads.
 __device__ __forceinline__ void pack_filters(const Smem& smem, const Element* w, int lane) {
   const int first = blockIdx.x % K_BLOCKS * FILTER_CHUNKS;
-  for (int unit = threadIdx.x; unit < FILTER_CHUNKS; unit += 128 * kConsumers)
+  for (int i = threadIdx.x; i < FILTER_CHUNKS; i += 128 * kConsumers) {
+    const int unit = i % CHUNKS * WGMMA_N + i / CHUNKS;  // neighbours are chunks of a filter: they share its cache lines
     reinterpret_cast<Unit*>(smem.filters)[unit] = packed_unit(w, first + unit);
+  }
   ptx::fence_proxy_async_shared_cta();  // wgmma reads what the thread wrote
   __syncwarp();
   if (lane == 0) ptx::mbarrier_arrive(smem.filters_full);
@@ -91,7 +89,6 @@ __device__ __forceinline__ void load(const Smem& smem, const unsigned char* x) {
   int turn = 0;
 #pragma unroll 1
   while (walk.take(segment)) {
-    if constexpr (kBursts) prefetch.before_segment(x, policy);
 #pragma unroll 1
     for (int block = 0; block < segment.blocks(); ++block) {
       const int buffer = turn * kRawStages + ring.stage;
@@ -110,5 +107,6 @@ __device__ __forceinline__ void load(const Smem& smem, const unsigned char* x) {
         ring.advance();
       }
     }
+    if constexpr (kBursts) prefetch.after_segment(walk, x, policy);
   }
 }

@@ -18,7 +18,6 @@ __device__ __forceinline__ void write_words(const uint32_t (&elements)[CHUNK_ELE
 }
 
 // Lanes whose slots begin in the same bank take turns at the words of four neighbouring elements: TURNS of them.
-__device__ constexpr int common_divisor(int a, int b) { return b == 0 ? a : common_divisor(b, a % b); }
 constexpr int BANK_LANES = common_divisor(SLOT_ADVANCE, 32), TURNS = common_divisor(BANK_LANES, 4);
 
 // Elements `position` and the next three of a slot, from word `from` on; `left` elements of a line lie in the image.

@@ -1,5 +1,6 @@
 // ---- the window in chunks of 16 bytes: the order of gemm_k, which the packed filter shares ----
 __device__ constexpr int ceil_div(int a, int b) { return (a + b - 1) / b; }
+__device__ constexpr int common_divisor(int a, int b) { return b == 0 ? a : common_divisor(b, a % b); }
 
 // Elements of a chunk, as they are multiplied.
 constexpr int CHUNK_ELEMENTS = kSplit ? 8 : UNIT;

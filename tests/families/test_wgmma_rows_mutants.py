@@ -94,6 +94,12 @@ MUTANTS = {
     ),
     "one consumer's warps pack for two": one("kPackKernel ? 1 : 4 * kConsumers", "4", **PACKED_HERE),
     "the first channels are packed by all": one("packed_unit(w, first + unit)", "packed_unit(w, unit)", **PACKED_HERE),
+    "a tap's first channels are packed again": one(
+        "(w + filter_offset(k, tap.r, tap.s, tap.c))",
+        "(w + filter_offset(k, tap.r, tap.s, 0))",
+        shape="n1c6h9w11k16r3s3",
+        config={"pack_kernel": False},
+    ),
     "raw rows are not awaited": one(RAW_FULL, ""),
     "raw rows are awaited with the wrong parity": one(RAW_FULL, RAW_FULL.replace("parity)", "parity ^ 1)")),
     "a free raw buffer is not awaited": one(RAW_EMPTY, ""),
@@ -183,9 +189,7 @@ MUTANTS = {
         config={},
     ),
     "the first channel's rows again": one("int64_t(n) * C + part;", "int64_t(n) * C;", **CHANNELS_FIRST),
-    "a prefetch leaves x": one(
-        "(first + bytes * (blockIdx.x + 1) / gridDim.x) &", "(first + bytes * (blockIdx.x + 2) / gridDim.x) &", **UNITS
-    ),
+    "a prefetch leaves x": one("uint32_t(min(end - at, int64_t(PIECE)))", "uint32_t(PIECE)", **UNITS),
     # ---- slots ----
     "split slots hold what lies beside the image": one("first.offset + (e ^ turn) < left;", "true;", **SPLIT),
     "split vectors beside the image are not 0": one(
@@ -314,8 +318,8 @@ MUTANTS = {
     # ---- 4-byte elements ----
     "x is cut to tf32": one("ptx::cvt_rna_tf32(elements[i]);", "elements[i];", **ONE_TAP),
     "w is cut to tf32": one(
-        "ptx::cvt_rna_tf32(__float_as_uint(to_float(values.e[e])))",
-        "__float_as_uint(to_float(values.e[e]))",
+        "ptx::cvt_rna_tf32(__float_as_uint(to_float(values.e[i])))",
+        "__float_as_uint(to_float(values.e[i]))",
         **(ONE_TAP | PACK),
     ),
     "turned words are not turned back": one("turn & 1 ? turned[e ^ 1] : turned[e]", "turned[e]", **TURNS),
