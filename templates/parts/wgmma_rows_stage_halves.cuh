@@ -21,26 +21,24 @@ __device__ constexpr Needs needs_of(int first_plane) {
 template <int FIRST_PLANE>
 __device__ __forceinline__ void stage_inner_slot(const Raw& raw, int slot, unsigned char* to, int mirror) {
   constexpr Needs needs = needs_of(FIRST_PLANE);
-  const int from = slot_offset(slot), inside = elements_left(slot);
-  const auto exists = [&](int offset) { return offset < LEAST_LEFT || offset < inside; };
+  const int from = slot_offset(slot);
   uint32_t words[LINES][RUN / 2 + 1];  // elements of a line in pairs, from the first that is needed on
 #pragma unroll
   for (int line = 0; line < LINES; ++line) {
     const int first = needs.first[line], count = needs.count[line];
     const int at = raw.line(line) + from + first * 2;
     if (count == 1) {
-      words[line][0] = exists(first) ? *reinterpret_cast<const uint16_t*>(raw.bytes + at) : 0;
+      words[line][0] = *reinterpret_cast<const uint16_t*>(raw.bytes + at);
     } else if (count > 1) {
       const bool even = LINE_ALIGNMENT % 2 == 0 && first % 2 == 0;  // known to the compiler, as is all but `at` here
       const unsigned char* aligned = raw.bytes + (even ? at : at & ~3);
       const int wanted = (count + 1) / 2, loads = even ? wanted : count / 2 + 1;
       const int vector = !even ? 1 : LINE_ALIGNMENT % 8 == 0 && first % 8 == 0 ? 4 : LINE_ALIGNMENT % 4 == 0 && first % 4 == 0 ? 2 : 1;
-      uint32_t loaded[RUN / 2 + 2] = {};
+      uint32_t loaded[RUN / 2 + 2];
 #pragma unroll
       for (int i = 0; i < RUN / 2 + 1; ++i) {
         const int left = loads - i, in_vector = i % vector;
         if (left <= 0 || (in_vector != 0 && left + in_vector >= vector)) continue;  // the latter came with a vector
-        if (!exists(first + 2 * i - !even)) continue;
         if (in_vector == 0 && vector == 4 && left >= 4)
           load_words<4>(loaded + i, aligned + i * 4);
         else if (in_vector == 0 && vector == 2 && left >= 2)
@@ -53,10 +51,6 @@ __device__ __forceinline__ void stage_inner_slot(const Raw& raw, int slot, unsig
       for (int i = 0; i < RUN / 2 + 1; ++i)
         if (i < wanted)
           words[line][i] = even ? loaded[i] : i < count / 2 ? __funnelshift_r(loaded[i], loaded[i + 1], shift) : loaded[i] >> shift;
-#pragma unroll
-      for (int i = 0; i < RUN / 2 + 1; ++i)
-        if (kEndsBeyond && i < wanted && !exists(first + 2 * i + 1))
-          words[line][i] = exists(first + 2 * i) ? words[line][i] & 0xffffu : 0;
     }
   }
 #pragma unroll
