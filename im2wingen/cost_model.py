@@ -18,7 +18,8 @@ from im2wingen.target import Target
 
 __all__ = ["estimate_us", "resident_ctas", "warp_registers"]
 
-_LAUNCH_US = 2.0  # gap between two kernels of one stream
+_LAUNCH_US = 2.0  # gap between two plans of one stream
+_NEXT_US = 0.5  # and between two kernels of a plan, the first of them a short one; none where they run side by side
 _IDLE_CYCLES = 2500  # of a CTA that says nothing
 _L2_BYTES_PER_CYCLE = 32  # per SM, sustained
 _DRAM_EFFICIENCY = 0.9
@@ -34,7 +35,9 @@ def estimate_us(plan: Plan, target: AnyTarget, cubins: Sequence[Cubin] | None = 
     if isinstance(target, CpuTarget):
         return sum(_cpu_launch_us(launch, target) for launch in plan.launches)
     known: Sequence[Cubin | None] = cubins if cubins is not None else [None] * len(plan.launches)
-    return sum(_launch_us(plan, launch, target, cubin) for launch, cubin in zip(plan.launches, known, strict=True))
+    gaps = sum(_NEXT_US for launch in plan.launches[1:] if not launch.beside)
+    launches = zip(plan.launches, known, strict=True)
+    return _LAUNCH_US + gaps + sum(_launch_us(plan, launch, target, cubin) for launch, cubin in launches)
 
 
 def resident_ctas(launch: Launch, target: Target, cubin: Cubin | None = None) -> int:
@@ -49,7 +52,7 @@ def _launch_us(plan: Plan, launch: Launch, target: Target, cubin: Cubin | None) 
     cycles = sm_cycles(launch, target, resident_ctas(launch, target, cubin), busy=busy, idle=idle)
     sm_us = cycles / (SUSTAINED_CLOCK * target.clock_mhz)
     dram_us = _dram_bytes(plan, launch, target) / (_DRAM_EFFICIENCY * target.dram_gbps * 1e3)
-    return _together(sm_us, dram_us) + _LAUNCH_US
+    return _together(sm_us, dram_us)
 
 
 def _cpu_launch_us(launch: Launch, target: CpuTarget) -> float:

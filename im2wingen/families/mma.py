@@ -30,6 +30,7 @@ _CLIMBS = 4  # starts of the search for the default
 _SAVED, _SPILLED = 16, 1.3  # registers saved without harm, and the price that the default pays for more
 _SPLIT_SPILLED = 4.0  # the same of split numbers, of which the compiler moves many about
 _COPIED_BYTES = 16  # a cycle and SM, by kernels that only copy
+_PASS = 3000.0  # cycles of such a kernel, besides its bytes
 
 
 @lru_cache(maxsize=256)
@@ -58,7 +59,7 @@ def default(problem: ConvProblem, target: Target) -> MmaConfig:
 def _cycles(launch: Launch, target: Target) -> float:
     """Estimated cycles of the whole launch; those that move memory alone do it at the speed of L2."""
     if not launch.busy_cycles:
-        return launch.l2_bytes / (_COPIED_BYTES * target.sm_count)
+        return _PASS + launch.l2_bytes / (_COPIED_BYTES * target.sm_count)
     resident = resident_ctas(launch, target)
     return sm_cycles(launch, target, resident, busy=launch.busy_cycles, idle=launch.idle_cycles)
 

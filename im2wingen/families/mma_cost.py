@@ -24,6 +24,7 @@ _REGISTER_LOOPS = 480.0  # of a CTA that copies so: its unrolled loops issue for
 _TARGET = 2.0  # each further place that column order stores the same element to
 _PIXEL_COPY = 9.0  # tap and explicit staging
 _L2_BYTES = 35.0  # a cycle, for one SM of all
+_SMALL_PIXEL = 1.6  # times as long for pixels of 16 bytes: each step finds the places of two taps
 _MINOR = 0.14  # share of the other pipes' time that adds to the scarcest's
 # Cycles that a CTA waits.
 _FIXED = 2400.0  # for its launch, the first copies and the end of its stores
@@ -72,6 +73,8 @@ def priced(launch: Launch, target: Target, *, registers: int) -> Launch:
     pipes = (products, loads, copies, issue, launch.l2_bytes / ctas / _L2_BYTES)
     busy = (1 - _MINOR) * max(pipes) + _MINOR * sum(pipes)
 
+    if launch.values["ORDER"] == "ROW" and values["CHANNELS"] * element == 16:
+        busy *= _SMALL_PIXEL
     covered = (values["NUM_STAGES"] - 1) * busy * resident / slices
     waits = slices * (_BARRIER + max(0.0, _LATENCY - covered))
     if values["FRAGMENT_STAGES"] == 1:

@@ -42,7 +42,7 @@ _LATENCY = 1100.0  # from a filter stage that is free to the one that has landed
 _PASS = 4000.0  # a kernel before this one, besides its bytes
 _EXCHANGE = 1200.0  # of a cluster's sums, besides their bytes: two barriers and the way to a peer
 _PEER_BYTES = 16  # a cycle, that an SM reads of its peers' shared memory
-_NARROW, _NARROW_PIXEL = 32, 2.0  # TMA for a pixel of fewer bytes; it also passes those that a stride leaves out
+_NARROW, _NARROW_PIXEL = 32, 8.0  # TMA for a pixel of fewer bytes; it also passes those that a stride leaves out
 _PATCH_LATENCY = 1500.0  # from a patch stage that is free to the patch that has landed there
 _DRAIN_BYTES = 25.0  # a cycle, of the last tile's halves in y; not seen where a filter is one tap
 _FEW_STAGES = 500.0  # at each patch that is not loaded while the one before it is read
@@ -77,7 +77,11 @@ def tile_cycles(geometry: WgmmaGeometry) -> tuple[float, float]:
     group = _SPLIT_EPILOGUE_GROUP if config.arithmetic == "split" else _group_cycles(geometry)
     stores = 2 if geometry.bulk_stores else geometry.sum_groups / min(config.store_groups, geometry.sum_groups)
     epilogue = _EPILOGUE + (stores - 1) * _STORE + geometry.sum_groups * group
-    busy = max(tensor, loads / _load_bytes(geometry) + stored / _L2_BYTES)
+    landing = loads / _load_bytes(geometry)
+    busy = max(tensor, landing + stored / _L2_BYTES)
+    if config.patch_stages == 2:  # a plane of few taps doesn't hide the next plane's landing
+        planes = [(tensor * count / taps, landing / geometry.planes) for count in geometry.plane_taps]
+        busy = max(busy, sum(map(max, planes)))
     patches = geometry.planes * geometry.chunks
     busy = max(busy, (busy + patches * _PATCH_LATENCY) / config.patch_stages)
     if problem.c * problem.element_bytes < _NARROW:

@@ -17,9 +17,10 @@ _DRAM = 0.9  # share of the bandwidth that is reached
 _DRAM_BOUND = 2.0  # times the tensor core's demand
 _OVERLAP = 0.25  # share of the less scarce resources that is not hidden behind the scarcest
 _RAW_READS = 1.3  # a word of a raw row is read so many times, its bank conflicts included
-_START = 5000.0  # from the launch to the first product
+_START = 530.0  # from the launch to the first product, besides what the cost model adds for a launch
 _FILTER_BYTES = 60  # a cycle, that one SM of all gets from L2
-_PACK_ROUND = 700.0  # a chunk of a filter by each of the consumers' threads
+_PACK_ROUND = 660.0  # a chunk of a filter by each of the consumers' threads
+_LOAD = 300.0  # of the loading warp, for a block's rows
 _LANES = 32
 _BLOCK = 700.0  # of a transformer: waits and barriers of a block
 _CHUNK = 70.0  # and for 32 chunks of it
@@ -37,6 +38,7 @@ class Demands:
     transformers: float
     in_strips: bool  # then transformers are ahead, if y takes the consumers longer to write than to multiply
     consumers: float
+    loader: float
     start: float
 
     @property
@@ -46,7 +48,7 @@ class Demands:
     @property
     def total(self) -> float:
         awaited = 0.0 if self.in_strips and self.dram_bound else self.transformers
-        pipes = (self.tensor, self.smem, self.dram, awaited)
+        pipes = (self.tensor, self.smem, self.dram, self.loader, awaited)
         busy = max(pipes) + _OVERLAP * (sum(pipes) - max(pipes))
         return self.start + max(busy, self.transformers, self.consumers)
 
@@ -83,6 +85,7 @@ def demands(geometry: WgmmaRowsGeometry, target: Target) -> Demands:
         * items
         * (_ITEM + config.item_tiles * geometry.products * product)
         / config.num_consumer_warpgroups,
+        loader=waves * blocks * _LOAD,
         start=_START + waves * filters,
     )
 

@@ -24,6 +24,7 @@ _LONG_TILE = 600.0  # cycles of a tile whose barriers and stores another consume
 _SPARE_BLOCKS = 7  # of the ring, beyond those that items hold: transformers write them
 _UNIT_ROWS = (2, 1, 4, 8)
 _FEW_PACK_ROUNDS, _MAX_PACK_ROUNDS = 2, 4
+_L2_SIZES = 2  # of x and y together, from which on their traffic is DRAM's
 _CRAMPED = 1.4  # times the estimate where two consumers and a spare block don't fit
 _WHOLE_GROUP = 3  # transformers that are a warpgroup with the loading warp, which may hand registers to consumers
 
@@ -106,9 +107,14 @@ def _is_dram_bound(config: WgmmaRowsConfig, problem: ConvProblem, target: Target
     return demands(WgmmaRowsGeometry(problem=problem, config=config), target).dram_bound
 
 
+def _fills_dram(config: WgmmaRowsConfig, problem: ConvProblem, target: Target) -> bool:
+    """Whether writing y to DRAM is most of the time: L2 holds only a part of it."""
+    return problem.compulsory_bytes > _L2_SIZES * target.l2_bytes and _is_dram_bound(config, problem, target)
+
+
 def _wants_units(config: WgmmaRowsConfig, problem: ConvProblem, target: Target) -> bool:
-    """Where writing y is most of the time; but runs of an NCHW y end with a unit, and split rows take long to turn."""
-    return problem.y_layout == "nhwc" and problem.precision != "fp32" and _is_dram_bound(config, problem, target)
+    """Where y fills DRAM; but runs of an NCHW y end with a unit, and split rows take long to turn."""
+    return problem.y_layout == "nhwc" and problem.precision != "fp32" and _fills_dram(config, problem, target)
 
 
 def _is_long(config: WgmmaRowsConfig, problem: ConvProblem) -> bool:
@@ -194,7 +200,7 @@ def _item_tiles(config: WgmmaRowsConfig, problem: ConvProblem, target: Target) -
     if config.staged_y:
         several = problem.element_bytes == 2 and not _is_long(config, problem)
     else:
-        several = _is_dram_bound(config, problem, target)
+        several = _fills_dram(config, problem, target)
     wanted = (2, 1, 4) if several else (1, 2, 4) if config.staged_y else (1, 2)
     return [tiles for tiles in wanted if not config.row_items or (tiles - 1) * TILE_SLOTS < problem.q]
 

@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 Level = Literal["exact", "batch", "shape", "default"]
 _RECORDS = 8  # of the problem itself that are looked at before the next level
 _NEIGHBOURS = 16
-_WORSE = 1.1  # times the default's estimate: what a neighbour's config may take
+_WORSE = 1.03  # times the default's estimate: what a neighbour's config may take
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
