@@ -1,7 +1,7 @@
 """What a CTA of wgmma_rows.cu.j2 costs an SM: cycles of tensor core, shared memory and its share of DRAM, and waits.
 
-The constants are rough cycles of an H200 SM, fitted to four layers; no test holds them to measurements. The estimates
-rank configs.
+The constants are rough cycles of an H200 SM, fitted to some twenty layers; no test holds them to measurements. The
+estimates rank configs.
 """
 
 from dataclasses import dataclass
