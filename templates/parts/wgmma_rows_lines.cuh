@@ -71,16 +71,5 @@ __device__ __forceinline__ void write_chunk(const Words& chunk, unsigned char* p
   if (mirror != 0) *reinterpret_cast<Words*>(place + mirror) = chunk;
 }
 
-// Planes are written in groups of a few: a loop over the slots for each group, of which the team's warps take 32 slots each
-// in turn. Split planes are in groups that leave the least to the busiest warp.
-constexpr int SLOT_ROUNDS = ceil_div(LAST_INNER - FIRST_INNER, 32);
-__device__ constexpr int most_planes(int group) {  // that a warp writes, of 32 slots
-  return ceil_div(ceil_div(PLANES, group) * SLOT_ROUNDS, kTeamWarps) * group;
-}
-__device__ constexpr int planes_of_group() {
-  int best = ceil_div(PLANES, ceil_div(PLANES, 4));
-  for (int group = best - 1; kSplit && kTeamWarps > 1 && group > 0; --group)
-    if (most_planes(group) < most_planes(best)) best = group;
-  return best;
-}
-constexpr int GROUP_PLANES = planes_of_group(), PLANE_GROUPS = ceil_div(PLANES, GROUP_PLANES);
+// Planes are written in groups of a few: a loop over the slots for each group.
+constexpr int PLANE_GROUPS = ceil_div(PLANES, 4), GROUP_PLANES = ceil_div(PLANES, PLANE_GROUPS);

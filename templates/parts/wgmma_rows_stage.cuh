@@ -37,6 +37,7 @@ struct Member {
 };
 
 // The team's warps take 32 slots each in turn, and go on so from one group of planes to the next.
+constexpr int SLOT_ROUNDS = ceil_div(LAST_INNER - FIRST_INNER, 32);
 template <int GROUP>
 __device__ __forceinline__ void stage_inner_slots(const Raw& raw, unsigned char* to, int mirror, const Member& member, float up) {
   const int round = (member.warp + kTeamWarps - GROUP * SLOT_ROUNDS % kTeamWarps) % kTeamWarps;
