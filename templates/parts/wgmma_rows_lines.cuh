@@ -18,9 +18,8 @@ __device__ constexpr int inner_slots_end(int end_column) {  // of slots that end
   return end < ROW_SLOTS ? end : ROW_SLOTS;
 }
 constexpr int FIRST_INNER = ceil_div(PAD_LEFT, STRIDE_W) < ROW_SLOTS ? ceil_div(PAD_LEFT, STRIDE_W) : ROW_SLOTS;
-constexpr int LAST_INNER = kSplit                                          ? ROW_SLOTS
-                           : inner_slots_end(PAD_LEFT + W) > FIRST_INNER ? inner_slots_end(PAD_LEFT + W)
-                                                                         : FIRST_INNER;
+constexpr int INNER_END = kSplit ? ROW_SLOTS : inner_slots_end(PAD_LEFT + W);
+constexpr int LAST_INNER = INNER_END > FIRST_INNER ? INNER_END : FIRST_INNER;
 constexpr int BORDER_SLOTS = ROW_SLOTS - (LAST_INNER - FIRST_INNER);
 // Elements of a line, from the slot's first one on, that lie in the image; and those that do so for every inner slot.
 __device__ constexpr int elements_left(int slot) { return (PAD_LEFT + W - slot * STRIDE_W) * PIXEL_ELEMENTS; }
