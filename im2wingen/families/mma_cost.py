@@ -73,7 +73,8 @@ def priced(launch: Launch, target: Target, *, registers: int) -> Launch:
     pipes = (products, loads, copies, issue, launch.l2_bytes / ctas / _L2_BYTES)
     busy = (1 - _MINOR) * max(pipes) + _MINOR * sum(pipes)
 
-    if launch.values["ORDER"] == "ROW" and values["CHANNELS"] * element == 16:
+    pixel = {"ROW": values["CHANNELS"], "COLUMN": values["C"]}.get(str(launch.values["ORDER"]), 0) * element
+    if pixel == 16:
         busy *= _SMALL_PIXEL
     covered = (values["NUM_STAGES"] - 1) * busy * resident / slices
     waits = slices * (_BARRIER + max(0.0, _LATENCY - covered))

@@ -25,6 +25,10 @@ _SPARE_BLOCKS = 7  # of the ring, beyond those that items hold: transformers wri
 _UNIT_ROWS = (2, 1, 4, 8)
 _FEW_PACK_ROUNDS, _MAX_PACK_ROUNDS = 2, 4
 _L2_SIZES = 2  # of x and y together, from which on their traffic is DRAM's
+_UNIT_TILES = (
+    3  # of the first choice's unit, one a consumer: of fewer, one that is half empty costs more than bursts gain
+)
+_FEW_ROWS = 4  # of a CTA: they wait for x longer than for anything else
 _CRAMPED = 1.4  # times the estimate where two consumers and a spare block don't fit
 _WHOLE_GROUP = 3  # transformers that are a warpgroup with the loading warp, which may hand registers to consumers
 
@@ -33,7 +37,9 @@ def suggest(problem: ConvProblem, target: Target, choose: Choose) -> WgmmaRowsCo
     """A config from the search space; its picks are legal together."""
     found = shapes(problem, target)
     config = found[choose(",".join(_SHAPE_FIELDS), list(found))]
-    orders: list[RowOrder] = ["units", "strips"] if _wants_units(config, problem, target) else ["strips", "units"]
+    bursts = _streams(config, problem, target) or _is_brief(config, problem, target)
+    units = bursts and _suits_units(problem)
+    orders: list[RowOrder] = ["units", "strips"] if units else ["strips", "units"]
     config = replace(config, row_order=choose("row_order." + "_".join(orders), orders))
 
     def fitting(field: str, values: Sequence[T]) -> list[T]:
@@ -107,14 +113,23 @@ def _is_dram_bound(config: WgmmaRowsConfig, problem: ConvProblem, target: Target
     return demands(WgmmaRowsGeometry(problem=problem, config=config), target).dram_bound
 
 
-def _fills_dram(config: WgmmaRowsConfig, problem: ConvProblem, target: Target) -> bool:
-    """Whether writing y to DRAM is most of the time: L2 holds only a part of it."""
-    return problem.compulsory_bytes > _L2_SIZES * target.l2_bytes and _is_dram_bound(config, problem, target)
+def _streams(config: WgmmaRowsConfig, problem: ConvProblem, target: Target) -> bool:
+    """Whether writing y is most of the time, of long rows or of more than L2 holds."""
+    long = _UNIT_ROWS[0] * problem.q > (_UNIT_TILES - 1) * TILE_SLOTS
+    large = problem.compulsory_bytes > _L2_SIZES * target.l2_bytes
+    return (long or large) and _is_dram_bound(config, problem, target)
 
 
-def _wants_units(config: WgmmaRowsConfig, problem: ConvProblem, target: Target) -> bool:
-    """Where y fills DRAM; but runs of an NCHW y end with a unit, and split rows take long to turn."""
-    return problem.y_layout == "nhwc" and problem.precision != "fp32" and _fills_dram(config, problem, target)
+def _is_brief(config: WgmmaRowsConfig, problem: ConvProblem, target: Target) -> bool:
+    """Whether a CTA has so few rows that bursts of x pay, and units transform none of them twice."""
+    geometry = WgmmaRowsGeometry(problem=problem, config=replace(config, row_order="strips"))
+    few = geometry.halo_blocks == 0 and 1 < geometry.cta_rows(target)[0] <= _FEW_ROWS
+    return few and _is_dram_bound(config, problem, target)
+
+
+def _suits_units(problem: ConvProblem) -> bool:
+    """Runs of an NCHW y end with a unit, and split rows take long to turn."""
+    return problem.y_layout == "nhwc" and problem.precision != "fp32"
 
 
 def _is_long(config: WgmmaRowsConfig, problem: ConvProblem) -> bool:
@@ -128,7 +143,7 @@ def shapes(problem: ConvProblem, target: Target) -> Mapping[str, WgmmaRowsConfig
     def cycles_of(config: WgmmaRowsConfig) -> float:
         # as if there were enough of everything
         roomy = replace(config, num_consumer_warpgroups=3, num_transformer_warps=4, ring_blocks=config.ring_blocks + 8)
-        if _wants_units(config, problem, target):
+        if _suits_units(problem) and _streams(config, problem, target):
             roomy = replace(roomy, row_order="units", unit_rows=min(_UNIT_ROWS[0], problem.p))
         total = demands(WgmmaRowsGeometry(problem=problem, config=roomy), target).total
         return total * (_CRAMPED if _is_cramped(config, problem, target) else 1.0)
@@ -200,7 +215,7 @@ def _item_tiles(config: WgmmaRowsConfig, problem: ConvProblem, target: Target) -
     if config.staged_y:
         several = problem.element_bytes == 2 and not _is_long(config, problem)
     else:
-        several = _fills_dram(config, problem, target)
+        several = _streams(config, problem, target)
     wanted = (2, 1, 4) if several else (1, 2, 4) if config.staged_y else (1, 2)
     return [tiles for tiles in wanted if not config.row_items or (tiles - 1) * TILE_SLOTS < problem.q]
 

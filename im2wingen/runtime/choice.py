@@ -58,7 +58,7 @@ def choose(
     """The best known configuration, by the levels exact, batch, shape, default; any supported problem gets one.
 
     Stored configurations must fit their family's config type and rules for this problem, their templates must be those
-    of today and, at level exact, so must the rendered source; another problem's must not be much slower than the
+    of today and, at level exact, so must the rendered source; another problem's must be hardly slower than the
     default by the cost model. `families` restrict the choice. Raises UnsupportedError with the reason of each family,
     UsageError for an unknown family.
     """

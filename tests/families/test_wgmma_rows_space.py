@@ -69,6 +69,22 @@ def test_the_default_is_what_measured_best(layer: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("shape", "order"),
+    [
+        ("n8c4h64w64k64r3s3st3", "units"),  # two rows a CTA: they wait for x
+        ("n128c4h64w64k64r3s3st3", "strips"),  # many short rows: units would be half empty
+        ("n8c3h224w224k64r3s3", "units"),  # long rows
+        ("n1c4h64w64k64r3s3st3", "strips"),  # one row a CTA is a unit anyway
+        ("n8c6h64w64k64r11s11st3", "strips"),  # products take longer than x and y
+    ],
+)
+def test_units_suit_long_rows_and_brief_ctas(shape: str, order: str) -> None:
+    config = WGMMA_ROWS.default(ConvProblem.parse(shape), TARGET)
+    assert isinstance(config, WgmmaRowsConfig)
+    assert (config.row_order, config.l2_bursts) == (order, order == "units")
+
+
+@pytest.mark.parametrize(
     "shape",
     [
         "n1c3h2160w7680k16r3s3",  # a ring of rows is larger than shared memory
