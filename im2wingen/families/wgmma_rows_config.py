@@ -16,7 +16,7 @@ CHUNK_BYTES = 16
 SECTOR_BYTES = 32
 _BARRIER_BYTES = 8
 _SCALE_BYTES = 8
-_PARTIAL_STEPS = 4  # of fp32
+_PARTIAL_STEPS = 4  # of fp32, of products of high parts
 _SHORT_STEPS = 6  # of a window whose steps are partial sums
 _OTHER_REGISTERS = 80  # of a thread that doesn't multiply, where consumers ask for more
 _MAX_REGISTERS = 240
@@ -173,14 +173,14 @@ class WgmmaRowsGeometry:
     def partial_sums(self) -> int:
         """That a tile of split elements adds up in fp32."""
         steps = 1 if self.steps <= _SHORT_STEPS else _PARTIAL_STEPS
-        return sum(ceil_div(chunks // 2, steps) for chunks in self.block_chunks)
+        return self.window_blocks + sum(ceil_div(chunks // 2, steps) for chunks in self.block_chunks)
 
     @property
     def accumulators(self) -> int:
         """Registers of a thread that hold sums."""
         tile = self.config.block_n // 2
         if self.split:
-            return tile * (3 if self.partial_sums > 1 else 2)
+            return tile * (3 if self.partial_sums > 2 else 2)
         return tile * self.config.item_tiles
 
     @property

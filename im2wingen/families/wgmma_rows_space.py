@@ -205,7 +205,7 @@ def _block_ns(k: int) -> list[int]:
 def _consumers(config: WgmmaRowsConfig, problem: ConvProblem, target: Target) -> tuple[int, ...]:
     if _is_dram_bound(config, problem, target):
         return (3, 2, 4, 1)
-    if _is_long(config, problem) and (config.row_items or problem.precision == "fp32"):
+    if _is_long(config, problem) and config.row_items:
         return (2, 3, 4, 1)
     return (3, 2, 4, 1) if _is_long(config, problem) else (3, 4, 2, 1)
 
@@ -221,10 +221,8 @@ def _item_tiles(config: WgmmaRowsConfig, problem: ConvProblem, target: Target) -
 
 
 def _turns(config: WgmmaRowsConfig, problem: ConvProblem) -> list[int]:
-    """One consumer at a time where a tile is long, else all; split elements are added up while others multiply."""
+    """One consumer at a time where a tile is long, else all."""
     consumers = config.num_consumer_warpgroups
-    if problem.precision == "fp32":
-        return [consumers]
     wanted = (1, consumers, 2) if _is_long(config, problem) else (consumers, 1, 2)
     return [turns for turns in dict.fromkeys(wanted) if consumers % turns == 0]
 

@@ -57,6 +57,8 @@ __device__ __forceinline__ void consume(const Smem& smem, int index, int warp, i
   int next = index;     // item of the segment
   int passed = 0;       // items of the CTA before the segment
   wait(smem.filters_full, 0);
+  [[maybe_unused]] float filter_limit = 0.0f;
+  if constexpr (kSplit) filter_limit = limit_of_filters(filter_scales, lane);
 #pragma unroll 1
   while (walk.take(segment)) {
     const int items = items_of(segment);
@@ -80,12 +82,13 @@ __device__ __forceinline__ void consume(const Smem& smem, int index, int warp, i
       if constexpr (kSplit) {
 #pragma unroll 1
         for (int tile = 0; tile < ITEM_TILES; ++tile) {
-          float sum[WGMMA_N / 2], high[WGMMA_N / 2], mixed[WGMMA_N / 2];
+          float sum[WGMMA_N / 2], even[WGMMA_N / 2], odd[WGMMA_N / 2];  // and partial sums
           const SlotScales scales(smem.scales, first_block + row, item, tile);
           // anew for each tile: descriptors of all filters would take too many registers
-          multiply_split<0>(sum, high, mixed, windows, tile * 64, smem_units(smem.filters), scales);
+          multiply_split<0>(sum, even, odd, windows, tile * 64, smem_units(smem.filters), scales);
           if (kTurns && tile + 1 == ITEM_TILES) end_turn(smem, index, lane);
-          finish_split(sum, filter_scales, smem.bias, item, scales);
+          const Bounds bounds = bounds_of(scales);
+          finish_split(sum, filter_scales, filter_limit, smem.bias, item, bounds);
           __syncwarp();  // all lanes have read the blocks' scales
           if (tile == ITEM_TILES - 1) blocks.release_below(first_block + unneeded);
           if (kStaged && tile == 0) await_place(smem, staged);

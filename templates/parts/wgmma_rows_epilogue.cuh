@@ -53,9 +53,9 @@ struct Item {
   int warp, lane;  // of the warpgroup, of the warp
 };
 
-// An output that was stored as NaN is computed again, over the taps inside the image alone.
-__device__ __forceinline__ void repair_if_nan(const Element* x, const Element* w, const Element* bias, Element* y, int n, int p,
+// An output that was stored as NaN, or as Inf if split, is computed again, over the taps inside the image alone.
+__device__ __forceinline__ void repair_if_odd(const Element* x, const Element* w, const Element* bias, Element* y, int n, int p,
                                               int q, int k) {
   const float stored = to_float(y[output_offset(n, p, q, k)]);
-  if (stored != stored) repair_output(x, w, bias, y, n, p, q, k);
+  if (stored != stored || (kSplit && fabsf(stored) > LARGEST_OUTPUT)) repair_output(x, w, bias, y, n, p, q, k);
 }

@@ -11,14 +11,19 @@ __device__ constexpr Source source_of(Tap tap) {
   return kInputChannelsLast ? Source{tap.row, tap.column * C + tap.c} : Source{tap.c * BLOCK_ROWS + tap.row, tap.column};
 }
 
-// Slots FIRST_INNER ... LAST_INNER - 1 lie within the image's columns.
+// Slots FIRST_INNER ... LAST_INNER - 1 lie within the image's columns. Split ones only begin there: they are staged like
+// others, with zeros beyond.
 __device__ constexpr int inner_slots_end(int end_column) {  // of slots that end at or before the column of the padded image
   const int end = end_column < SLOT_COLUMNS ? 0 : (end_column - SLOT_COLUMNS) / STRIDE_W + 1;
   return end < ROW_SLOTS ? end : ROW_SLOTS;
 }
 constexpr int FIRST_INNER = ceil_div(PAD_LEFT, STRIDE_W) < ROW_SLOTS ? ceil_div(PAD_LEFT, STRIDE_W) : ROW_SLOTS;
-constexpr int LAST_INNER = inner_slots_end(PAD_LEFT + W) > FIRST_INNER ? inner_slots_end(PAD_LEFT + W) : FIRST_INNER;
+constexpr int INNER_END = kSplit ? ROW_SLOTS : inner_slots_end(PAD_LEFT + W);
+constexpr int LAST_INNER = INNER_END > FIRST_INNER ? INNER_END : FIRST_INNER;
 constexpr int BORDER_SLOTS = ROW_SLOTS - (LAST_INNER - FIRST_INNER);
+// Elements of a line, from the slot's first one on, that lie in the image; and those that do so for every inner slot.
+__device__ constexpr int elements_left(int slot) { return (PAD_LEFT + W - slot * STRIDE_W) * PIXEL_ELEMENTS; }
+constexpr int LEAST_LEFT = kSplit ? elements_left(ROW_SLOTS - 1) : RUN;
 
 // Elements that the beginnings of all lines and slots are multiples of, up to 16 bytes.
 __device__ constexpr int line_alignment() {

@@ -78,7 +78,7 @@ __device__ __forceinline__ void clear_outside(unsigned char* buffer, const Raw& 
 
 // Of a split block's elements; `ranges` are those of the transformers for this block.
 __device__ __forceinline__ Range range_of_block(const Raw& raw, Range* ranges, const Member& member) {
-  Range range = range_of_lines(raw, member.thread(), 32 * kTeamWarps);
+  Range range = range_of_lines(raw, member.thread());
   if constexpr (kTeamWarps > 1) {
     ranges += member.team * kTeamWarps;
     if (member.lane == 0) ranges[member.warp] = range;

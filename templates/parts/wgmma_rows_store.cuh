@@ -99,7 +99,7 @@ __device__ __noinline__ void repair_pixels(const Element* x, const Element* w, c
 #pragma unroll 1
     for (int j = 0; j < WGMMA_N / 4; ++j) {
       const int k = item.channel + j / VECTOR * GROUP + item.lane % 4 * VECTOR + j % VECTOR;
-      if (k < K) repair_if_nan(x, w, bias, y, item.segment.n, pixel.p, pixel.q, k);
+      if (k < K) repair_if_odd(x, w, bias, y, item.segment.n, pixel.p, pixel.q, k);
     }
   }
 }

@@ -97,7 +97,7 @@ __device__ __noinline__ void repair_runs(const Element* x, const Element* w, con
 #pragma unroll 1
     for (int i = unit.from; i < unit.to; ++i) {
       const int pixel = unit.pixel + i;
-      repair_if_nan(x, w, bias, y, item.segment.n, item.segment.p + pixel / Q, pixel % Q, unit.k);
+      repair_if_odd(x, w, bias, y, item.segment.n, item.segment.p + pixel / Q, pixel % Q, unit.k);
     }
   };
   const int thread = item.warp * 32 + item.lane;

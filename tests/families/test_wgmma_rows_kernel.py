@@ -160,7 +160,7 @@ CASES = {
     # from registers; the last warps have no channel, rows of whole sectors
     "tf32, NCHW, as held": Case("n2c3h7w9k7r3s3", DIRECT | {"block_n": 16}, "tf32", "bias_relu", layout="nchw"),
     "fp32, NCHW, as held": Case("n2c3h9w18k24r3s3", DIRECT | ROWS | UNITS | {"l2_bursts": True}, "fp32", layout="nchw"),
-    # a partial sum for each step, some of one block, one of each; accumulators that stay in their registers
+    # a partial sum for each step, some of one block, one of each
     "fp32, 3x3": Case("n2c3h9w11k16r3s3pad1", {"block_rows": 3}, "fp32", "bias", seeds=(0, 1, 2)),
     "fp32, 11x11": Case("n2c3h23w27k32r11s11st4", {"num_consumer_warpgroups": 2}, "fp32", "bias_relu", seeds=(0, 2)),
     "fp32, 7x7": Case("n2c3h14w15k64r7s7st2pad3", {"slot_columns": 4}, "fp32", "bias", layout="nchw"),

@@ -61,6 +61,7 @@ SHORT_ITEMS: dict[str, Any] = {
 SHORT_SEGMENTS: dict[str, Any] = SHORT_ITEMS | {
     "shape": "n8c1h12w66k8r1s3", "config": SHORT_ITEMS["config"] | {"row_order": "units", "unit_rows": 1},
 }  # fmt: skip
+SPLIT: dict[str, Any] = {"precision": "fp32"}
 PACK: dict[str, Any] = {"template": "pack_rows"}
 # one product an output, so that its rounding shows; four lanes begin in the same bank; 9 x 15 outputs
 ONE_TAP: dict[str, Any] = {"precision": "tf32", "shape": "n1c1h40w41k8r1s1", "config": {}}
@@ -190,6 +191,10 @@ MUTANTS = {
     "the first channel's rows again": one("int64_t(n) * C + part;", "int64_t(n) * C;", **CHANNELS_FIRST),
     "a prefetch leaves x": one("uint32_t(min(end - at, int64_t(PIECE)))", "uint32_t(PIECE)", **UNITS),
     # ---- slots ----
+    "split slots hold what lies beside the image": one("first.offset + (e ^ turn) < left;", "true;", **SPLIT),
+    "split vectors beside the image are not 0": one(
+        "quad[3] = 0;", "quad[3] = 0x40000000;", **SPLIT | {"shape": "n2c4h9w12k16r3s3pad1", "config": {}}
+    ),
     "words are not shifted": one("(at & 2) * 8", "0"),
     "halves of a word are exchanged": one("i % 2 == 0 ? 0x10 : 0x32", "i % 2 == 1 ? 0x10 : 0x32"),
     "border slots are left out": one("if constexpr (BORDER_SLOTS > 0)", "if constexpr (false)"),
@@ -369,7 +374,7 @@ REPAIR_MUTANTS = {
     ),
     "above the image": one("if (h < 0 || h >= H) continue;", "if (h >= H) continue;"),
     "beside the image": one("if (col < 0 || col >= W) continue;", "if (col < 0) continue;"),
-    "what is Inf stays": one("if (stored != stored) repair_output", "if (stored > stored) repair_output"),
+    "what is Inf stays": one("if (stored != stored ||", "if (stored > stored ||"),
     "one half of a tile is repaired": one("i < 2 * ITEM_TILES; ++i", "i < 2 * ITEM_TILES; i += 2"),
     "some of the channels are repaired": one("j < WGMMA_N / 4; ++j", "j < WGMMA_N / 8; ++j"),
     "NCHW: edges are not repaired": one("  for_each_edge(item, staged, repair);\n", "", **CHANNELS_FIRST),

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -23,12 +23,13 @@ Numbers = NDArray[np.float64]
 def convolve(problem: ConvProblem, x: Numbers, w: Numbers, **config: Any) -> tuple[Numbers, NDArray[np.bool_]]:
     """y, and where it is farther from float64 than fp32 may be."""
     arrays = {"x": x.astype(np.float32), "w": w.astype(np.float32), "bias": np.zeros(problem.k, np.float32)}
+    bias = None if problem.epilogue == "none" else arrays["bias"]
     y = np.full(problem.y_shape, np.nan, np.float32)
     run_plan(WGMMA_ROWS.plan(problem, TWO_SMS, config_of(problem, **config)), {**arrays, "y": y})
     with np.errstate(invalid="ignore", over="ignore"):
-        reference = conv_reference(problem, arrays["x"], arrays["w"], None)
+        reference = conv_reference(problem, arrays["x"], arrays["w"], bias)
         wanted = reference.astype(np.float32).astype(np.float64)
-        magnitude = conv_magnitude(problem, arrays["x"], arrays["w"], None)
+        magnitude = conv_magnitude(problem, arrays["x"], arrays["w"], bias)
         # a product of split numbers is off by 3 * 2^-22 at most; a product may be rounded to a multiple of LEAST
         allowed = (3 * 2.0**-22 + 4 * problem.gemm_k**0.5 * 2.0**-24) * magnitude + problem.gemm_k * LEAST
         far = ~((np.abs(y - reference) <= allowed) | (y == wanted) | (np.isnan(y) & np.isnan(wanted)))
@@ -61,6 +62,7 @@ class Case:
     shape: str = SHAPE
     layout: str = "nhwc"
     config: dict[str, Any] = field(default_factory=lambda: {"block_rows": 4})
+    epilogue: Literal["none", "bias_relu"] = "none"
 
 
 def scaled(scale: float) -> Make:
@@ -85,6 +87,9 @@ CASES = {
         config={"num_transformer_warps": 4, "team_warps": 4},
     ),
     "decades of w": Case(scaled(1.0), lambda rng, shape: decades(rng, shape, -30, 0), layout="nhwc-nchw"),
+    "channels of other scales": Case(
+        scaled(1.0), lambda rng, shape: scaled(1.0)(rng, shape) * 10.0 ** rng.uniform(-6, 6, (shape[0], 1, 1, 1))
+    ),
     "large beside tiny": Case(sparse, config={"block_rows": 2}),
     "tiny weights alone": Case(without_channel_1, sparse),
     "blocks of other scales": Case(
@@ -94,12 +99,14 @@ CASES = {
     "zeros": Case(scaled(0.0), config={"item_tiles": 2}),
     # times the filter's scale, sums are beyond fp32
     "large sums": Case(scaled(5e36)),
+    # those of a block are beyond fp32 in part, and positive sums then -Inf
+    "large sums of blocks": Case(scaled(4e33), epilogue="bias_relu"),
 }  # fmt: skip
 
 
 def convolve_case(case: Case) -> tuple[Numbers, NDArray[np.bool_]]:
     rng = np.random.default_rng(1)
-    problem = ConvProblem.parse(case.shape, precision="fp32", layout=case.layout)
+    problem = ConvProblem.parse(case.shape, precision="fp32", layout=case.layout, epilogue=case.epilogue)
     return convolve(problem, case.x(rng, problem.x_shape), case.w(rng, problem.w_shape), **case.config)
 
 
@@ -127,8 +134,8 @@ OTHER_SCALES, BESIDE_TINY = "blocks of other scales", "large beside tiny"
 STORED = "magnitude >= least && magnitude <= LARGEST_OUTPUT ?"
 MUTANTS = {
     "low parts of x are left out": Mutant("descriptor(x + PART_PLANES)", "descriptor(x)"),
-    "low parts of w are left out": Mutant("descriptor(w + FILTER_CHUNKS), true", "descriptor(w), true"),
-    "low parts count as much": Mutant("1.0f / LOW_UNITS, high", "1.0f, high"),
+    "low parts of w are left out": Mutant("descriptor(w + FILTER_CHUNKS)", "descriptor(w)"),
+    "low parts count as much": Mutant("1.0f : 1.0f / LOW_UNITS", "1.0f : 1.0f"),
     "a partial sum is forgotten": Mutant("PARTIAL == 0 ?", "true ?"),
     "a block has the scale of the window's first": Mutant("[partial.block]->down", "[0]->down", OTHER_SCALES),
     "a slot has the scale of the item's first": Mutant("+ (row - first_row) +", "+", OTHER_SCALES),
@@ -145,8 +152,21 @@ MUTANTS = {
     ),
     "fewer elements are tiny": Mutant("EXACT * down", "1e-12f * EXACT * down", BESIDE_TINY),
     "what may not be right is stored": Mutant(STORED, "true ?", BESIDE_TINY),
-    "sums beyond fp32 are stored": Mutant(STORED, "magnitude >= least ?", "large sums"),
-    "channels have the first one's scale": Mutant("filter_scales[column]", "filter_scales[0]", "decades of w"),
+    "sums beyond fp32 are stored": Mutant(STORED, "magnitude >= least ?", "large sums of blocks"),
+    "channels have the first one's scale": Mutant("filter_scales[column];", "filter_scales[0];", "decades of w"),
+    "channels of usual numbers have the first one's scale": Mutant(
+        "down = filter_scales[column].down", "down = filter_scales[0].down", "channels of other scales"
+    ),
+    "blocks' tiny elements are forgotten": Mutant(
+        "fmaxf(fmaxf(bounds.limit[0], bounds.limit[1]), filter_limit)", "filter_limit", BESIDE_TINY
+    ),
+    "filters' tiny elements are forgotten": Mutant(
+        "[column_of(lane, i)].limit)", "[0].limit * 0.0f)", "tiny weights alone"
+    ),
+    "sums beyond fp32 are taken for usual ones": Mutant(
+        "zeros[2] + zeros[3] == 0.0f", "0.0f == 0.0f", "large sums of blocks"
+    ),
+    "what is Inf is no longer asked for": Mutant("kSplit && fabsf(stored) >", "false && fabsf(stored) >", "large sums"),
 }
 
 
