@@ -60,7 +60,7 @@ __device__ __forceinline__ void write_runs(const Element (&acc)[THREAD_M][THREAD
                           Run::run_shift(tile.n + image, tile.p + p, tile.q, k);
 #pragma unroll
       for (int column = 0; column < THREAD_Q; column += RUN_VECTOR) {
-        if (TILE_Q > Q && fragment.q + column >= Q) continue;
+        if (TILE_Q - THREAD_Q + column >= Q && fragment.q + column >= Q) continue;
         Vector<RUN_VECTOR> outputs;
 #pragma unroll
         for (int v = 0; v < RUN_VECTOR; ++v) outputs.e[v] = acc[i * THREAD_Q + column + v][first + j];
@@ -79,10 +79,21 @@ __device__ constexpr int run_lanes() {
   return best;
 }
 
-// The CTA's threads store the runs, PASS_N of a thread's filters at once.
+// The thread stores one of 2 * WHOLE elements, WIDTH at once, that a run may have before its first and after its last
+// boundary of WHOLE elements.
+template <int WHOLE, int WIDTH>
+__device__ __forceinline__ void store_end(const Run& run, int lane, int q, const Element* smem, Element* y) {
+  const int begin = (run.shift + WHOLE - 1) / WHOLE * WHOLE, end = run.end() / WHOLE * WHOLE;
+  const bool first = lane < WHOLE / WIDTH;
+  const int at = lane * WIDTH + (first ? run.shift / WHOLE * WHOLE : (begin < end ? end : begin) - WHOLE);
+  if (at < run.shift || at >= run.end() || (first && at >= begin)) return;
+  *reinterpret_cast<Vector<WIDTH>*>(run.in_y(y, q) + at) = *reinterpret_cast<const Vector<WIDTH>*>(run.in(smem) + at);
+}
+
+// The CTA's threads store the runs, PASS_N of a thread's filters at once: what is whole 16 bytes, then their ends.
 __device__ __forceinline__ void store_sectors(const Element (&acc)[THREAD_M][THREAD_N], const Fragment& fragment,
                                               const Tile& tile, Element* smem, Element* y) {
-  constexpr int LANES = run_lanes(), ITEMS = PASS_N * THREADS_N * RUNS;
+  constexpr int LANES = run_lanes(), END_LANES = 2 * UNIT, ITEMS = PASS_N * THREADS_N * RUNS;
 #pragma unroll
   for (int first = 0; first < THREAD_N; first += PASS_N) {
     __syncthreads();  // the stages, the slices' sums, or the runs of the pass before are read
@@ -96,17 +107,16 @@ __device__ __forceinline__ void store_sectors(const Element (&acc)[THREAD_M][THR
 #pragma unroll
       for (int step = 0; step < RUN_PITCH; step += LANES * UNIT) {
         const int at = step + threadIdx.x % LANES * UNIT;
-        if (at + UNIT <= run.shift || at >= run.end()) continue;
-        const Unit unit = *reinterpret_cast<const Unit*>(from + at);
-        if (RUN_ALIGNMENT % UNIT == 0 || (at >= run.shift && at + UNIT <= run.end())) {
-          *reinterpret_cast<Unit*>(to + at) = unit;
+        if (RUN_ALIGNMENT % UNIT == 0 ? at + UNIT <= run.shift || at >= run.end()
+                                      : at < run.shift || at + UNIT > run.end())
           continue;
-        }
-#pragma unroll
-        for (int e = 0; e < UNIT; ++e) {
-          if (at + e >= run.shift && at + e < run.end()) to[at + e] = unit.e[e];
-        }
+        *reinterpret_cast<Unit*>(to + at) = *reinterpret_cast<const Unit*>(from + at);
       }
+    }
+    if constexpr (RUN_ALIGNMENT % UNIT != 0) {
+#pragma unroll 1
+      for (int i = threadIdx.x / END_LANES; i < ITEMS; i += THREADS / END_LANES)
+        store_end<UNIT, 1>(Run(tile, first, i / RUNS, i % RUNS), threadIdx.x % END_LANES, tile.q, smem, y);
     }
   }
 }
