@@ -420,13 +420,15 @@ BULK_MUTANTS: dict[str, tuple[str, str]] = {
     "filters beyond K": ("n < N && p < P && k < K", "n < N && p < P"),
     "sectors that the run has only a part of": ("begin = (run.shift + SECTOR - 1) / SECTOR * SECTOR, end",
                                                 "begin = run.shift / SECTOR * SECTOR, end"),
-    "no first elements": ("const int at = first ? lane * END_WIDTH :", "const int at = first ? SECTOR :"),
+    "no first elements": ("(first ? run.shift / WHOLE * WHOLE :", "(first ? WHOLE :"),
     "no last elements": ("(first && at >= begin)", "at >= begin"),
 }  # fmt: skip
 
 SECTOR_MUTANTS: dict[str, tuple[str, str]] = {
     "runs begin at a boundary": ("Run::run_shift(tile.n + image, tile.p + p, tile.q, k)", "0"),
-    "vectors that the run has only a part of": ("(at >= run.shift && at + UNIT <= run.end())", "true"),
+    "vectors that the run has only a part of": (": at < run.shift || at + UNIT > run.end())",
+                                                ": at + UNIT <= run.shift || at >= run.end())"),
+    "no first elements": ("(first ? run.shift / WHOLE * WHOLE :", "(first ? WHOLE :"),
     "no barrier after the runs": ("__syncthreads();  // the runs are written", "// the runs are written"),
     "no barrier before the runs": ("__syncthreads();  // the stages, the slices'", "// the stages, the slices'"),
     "a thread's rows are its first": ("acc[first_row * THREAD_Q + m][k] +=", "acc[m][k] +="),
@@ -492,6 +494,14 @@ def test_mutants_of_sectors_are_found(name: str, monkeypatch: pytest.MonkeyPatch
     config = replace(SMALL, store="sectors", store_n=2, tile_p=3, thread_p=3, tile_q=12, lanes_m=4, reads="rows")
     with pytest.raises((AssertionError, EmulatorError)):
         assert_exact_in_every_order(problem_of("n2c3h8w15k33r3s3", "nchw"), config)
+
+
+def test_copies_to_a_stage_in_use_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    free = "      if constexpr (kNumStages == 1) __syncthreads();\n"
+    mutate(monkeypatch, free + "      if constexpr (kIssueAfter)", "      if constexpr (kIssueAfter)")
+    case = CASES["persistent, one stage"]
+    with pytest.raises((AssertionError, EmulatorError)):
+        assert_exact_in_every_order(problem_of(case.shape, case.layout), replace(SMALL, **case.config))
 
 
 def test_a_repair_before_the_copies_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
