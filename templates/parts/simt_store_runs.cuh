@@ -13,9 +13,7 @@ constexpr int RUN_ALIGNMENT =
     common_divisor(SECTOR, common_divisor(P * Q, kWholeRows ? TILE_P * Q : common_divisor(Q, TILE_Q)));
 constexpr int RUN_PITCH = (RUN + SECTOR - RUN_ALIGNMENT + UNIT - 1) / UNIT * UNIT;
 constexpr int RUN_VECTOR = aligned_width(common_divisor(RUN_ALIGNMENT, common_divisor(RUN_ROW, THREAD_Q)));
-// Neighbouring filters, which neighbouring threads write, lie apart by half of the banks, or by a few.
-constexpr int RUNS_BANKS = 128 / sizeof(Element), RUNS_APART = RUN_VECTOR == UNIT ? RUNS_BANKS / 2 : 4 * RUN_VECTOR;
-constexpr int RUNS_PITCH = (RUNS * RUN_PITCH + RUNS_BANKS - 1) / RUNS_BANKS * RUNS_BANKS + RUNS_APART;
+constexpr int RUNS_PITCH = (RUNS * RUN_PITCH + BANKS - 1) / BANKS * BANKS + filters_apart(RUN_VECTOR, UNIT);
 
 // A run in y and in shared memory. What has no outputs in y has a length of 0.
 struct Run {
@@ -99,7 +97,7 @@ __device__ __forceinline__ void store_sectors(const Element (&acc)[THREAD_M][THR
     __syncthreads();  // the stages, the slices' sums, or the runs of the pass before are read
     write_runs<PASS_N>(acc, fragment, tile, first, smem);
     __syncthreads();  // the runs are written
-#pragma unroll 1
+#pragma unroll 2
     for (int i = threadIdx.x / LANES; i < ITEMS; i += THREADS / LANES) {
       const Run run(tile, first, i / RUNS, i % RUNS);
       Element* const to = run.in_y(y, tile.q);
