@@ -282,6 +282,9 @@ CASES = {
                                                "tile_q": 8}, "nchw", "bias"),
     "persistent, one stage": Case("n2c4h9w13k33r3s3st2pad1", {"persistent": True, "num_stages": 1, "block_c": 2,
                                                              "block_r": 3, "tile_q": 4, "thread_p": 1}, "nhwc"),
+    # all filters in one step: they stay in both stages while a CTA takes four boxes
+    "filters stay": Case("n7c3h9w13k25r3s3st2pad1", {"persistent": True, "block_r": 3, "tile_q": 8, "thread_p": 1},
+                         "nhwc", "bias"),
     # three teams' sums are added to the first's; the channels of the last chunk are one team's alone (C = 9 of 12)
     "slices": Case("n2c9h7w9k20r3s3pad1", {"slices": 4, "tile_p": 8, "thread_n": 8, "lanes_m": 8, "store": "shared"},
                    "nchw", "bias"),
@@ -506,6 +509,13 @@ def test_mutants_of_sectors_are_found(name: str, monkeypatch: pytest.MonkeyPatch
     config = replace(SMALL, store="sectors", store_n=2, tile_p=3, thread_p=3, tile_q=12, lanes_m=4, reads="rows")
     with pytest.raises((AssertionError, EmulatorError)):
         assert_exact_in_every_order(problem_of("n2c3h8w15k33r3s3", "nchw"), config)
+
+
+def test_a_stage_without_filters_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    mutate(monkeypatch, "kNumStages * int(gridDim.x)", "int(gridDim.x)")
+    case = CASES["filters stay"]
+    with pytest.raises(AssertionError):
+        assert_exact_in_every_order(problem_of(case.shape, case.layout, case.epilogue), replace(SMALL, **case.config))
 
 
 def test_copies_to_a_stage_in_use_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
