@@ -92,7 +92,7 @@ def _cycles(geometry: SimtGeometry, target: Target, resident: float) -> tuple[fl
     warps = resident * geometry.threads / 128  # of a scheduler
     rate = _RATE_OF_WARPS[min(4, max(1, int(warps))) - 1] * warps / -(-warps // 1)
     if config.num_stages == 1:
-        rate *= 1 - _ONE_STAGE / resident
+        rate *= 1 - _ONE_STAGE * (_PERSISTENT_WAITS if config.persistent else 1) / resident
     fma_per_sm = target.dfma_per_sm if problem.precision == "fp64" else target.ffma_per_sm
     products = channels * problem.r * instructions / config.slices
     work = geometry.threads * (products + box) / fma_per_sm / rate

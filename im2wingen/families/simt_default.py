@@ -92,8 +92,8 @@ def _boxes(
 def _orders(problem: ConvProblem, thread_p: int, outputs: int, thread_n: int) -> dict[str, Any]:
     """Of a thread's reads and products, and where its sums lie: what measured best for its extents."""
     if thread_p > 1 and outputs >= (_MANY_OUTPUTS if problem.stride_w == 1 else _MANY_OUTPUTS - 16):
-        accumulators = "copied" if problem.y_layout == "nhwc" else "stored"
-        return {"reads": "rows", "fragment_outer": "pixels", "accumulators": accumulators}
+        order, accumulators = ("zigzag", "copied") if problem.y_layout == "nhwc" else ("linear", "stored")
+        return {"reads": "rows", "fragment_order": order, "fragment_outer": "pixels", "accumulators": accumulators}
     accumulators = "shifted" if problem.y_layout == "nhwc" else "stored"
     return {"reads": "free" if thread_p > 1 or thread_n >= 16 else "ordered", "accumulators": accumulators}
 
@@ -165,8 +165,7 @@ def _stages(problem: ConvProblem, target: Target, tile: SimtConfig) -> Iterator[
 
 def _ahead(problem: ConvProblem, stage: SimtConfig) -> bool:
     """Whether the next box's copies are the only ones that can hide behind products."""
-    one_step = SimtGeometry(problem=problem, config=stage).steps == 1
-    return one_step and problem.y_layout == "nhwc" and stage.num_stages > 1
+    return problem.y_layout == "nhwc" and SimtGeometry(problem=problem, config=stage).steps == 1
 
 
 def _store_n(problem: ConvProblem, target: Target, config: SimtConfig) -> int:
