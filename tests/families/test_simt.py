@@ -16,7 +16,10 @@ from im2wingen.emulator import run_plan
 from im2wingen.errors import CompileError, EmulatorError, UsageError
 from im2wingen.families.base import Launch
 from im2wingen.families.simt import SIMT
+from im2wingen.families.simt_banks import wavefronts
 from im2wingen.families.simt_config import SimtConfig
+from im2wingen.families.simt_geometry import SimtGeometry
+from im2wingen.families.simt_patch import WARP
 from im2wingen.nvrtc import compile_cubin
 from im2wingen.problem import ConvProblem, Precision
 from im2wingen.reference import conv_reference
@@ -151,6 +154,22 @@ def test_what_the_rules_allow_compiles(shape: str) -> None:
     configs = (c for c in SIMT.random_configs(problem, TARGET, 3) if not SIMT.broken_rules(problem, TARGET, c))
     for config in itertools.islice(configs, 4):
         compile_cubin(render(SIMT.plan(problem, TARGET, config).launches[-1]), TARGET.arch)
+
+
+@pytest.mark.parametrize(
+    ("thread_q", "lanes_m", "vector"), [(14, 4, 2), (14, 16, 2), (5, 4, 1), (5, 2, 1), (8, 4, 4), (13, 8, 1)]
+)
+def test_lanes_write_outputs_to_different_banks(thread_q: int, lanes_m: int, vector: int) -> None:
+    lanes_n = WARP // lanes_m
+    config = replace(
+        SMALL, tile_p=lanes_m, tile_q=thread_q, thread_p=1, thread_q=thread_q, block_n=4 * lanes_n, lanes_m=lanes_m,
+        store="shared",
+    )  # fmt: skip
+    pitch = SimtGeometry(problem=problem_of("n1c4h50w57k64r3s3"), config=config).outputs_bytes // (4 * lanes_n)
+    pixels = [lane // 2 % lanes_m * thread_q for lane in range(WARP)]
+    filters = [lane // (2 * lanes_m) * 2 + lane % 2 for lane in range(WARP)]
+    starts = [pixel + k * pitch for pixel, k in zip(pixels, filters, strict=True)]
+    assert wavefronts(starts, vector, 32) == vector
 
 
 # ---- compilation ----
