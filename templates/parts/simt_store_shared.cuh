@@ -3,6 +3,11 @@ constexpr int PASS_N = STORE_N > 0 ? STORE_N : THREAD_N;
 static_assert(THREAD_N % PASS_N == 0, "whole passes over a thread's filters");
 static_assert(kStore == Store::registers || !kOutputChannelsLast, "rows of y run along q");
 
+// Elements that are stored at once, and from filter to filter.
+constexpr int PIXELS_WIDTH = least(aligned_width(Q), aligned_width(TILE_Q));
+constexpr int PIXELS_PITCH =
+    (BLOCK_M + BANKS - 1) / BANKS * BANKS + filters_apart(aligned_width(THREAD_Q), PIXELS_WIDTH);
+
 // A thread's outputs of one filter and row, in vectors.
 __device__ __forceinline__ void write_row(Element* smem, const Element (&acc)[THREAD_M][THREAD_N], int row, int j) {
   constexpr int WIDTH = aligned_width(THREAD_Q);
@@ -19,8 +24,7 @@ __device__ __forceinline__ void write_row(Element* smem, const Element (&acc)[TH
 //   smem [filter][pixel]
 __device__ __forceinline__ void store_through_shared(const Element (&acc)[THREAD_M][THREAD_N], const Fragment& fragment,
                                                      const Tile& tile, Element* smem, Element* y) {
-  constexpr int WIDTH = least(aligned_width(Q), aligned_width(TILE_Q)), PIXELS = BLOCK_M / WIDTH;
-  constexpr int PITCH = (BLOCK_M + BANKS - 1) / BANKS * BANKS + filters_apart(aligned_width(THREAD_Q), WIDTH);
+  constexpr int WIDTH = PIXELS_WIDTH, PITCH = PIXELS_PITCH, PIXELS = BLOCK_M / WIDTH;
   constexpr int SLOTS = PASS_N * THREADS_N;
   // A thread's filters of a pass are a constant apart: one address serves them all.
   constexpr int FILTER_LANES = common_divisor(THREADS / (PIXELS > 16 ? 32 : 16), THREADS_N);
