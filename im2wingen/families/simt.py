@@ -11,13 +11,11 @@ from im2wingen.families.support import filters_last, problem_values, round_up, w
 from im2wingen.problem import ConvProblem
 from im2wingen.target import PRESETS, Target
 
-_LONG_PACKING = 1 << 20  # bytes of filters
-
 
 def plan(problem: ConvProblem, target: Target, config: SimtConfig) -> Plan:
     """Pack the filter, write the window tensor if staging is explicit, convolve."""
     geometry = SimtGeometry(problem=problem, config=config)
-    pack, packed_bytes = filters_last(problem, begins_next=_begins_early(problem, target))
+    pack, packed_bytes = filters_last(problem)
     if config.staging != "explicit":
         return Plan(launches=(pack, _convolution(geometry, target, "x")), workspace={"packed": packed_bytes})
     transform, window_bytes = window_transform(
@@ -27,12 +25,6 @@ def plan(problem: ConvProblem, target: Target, config: SimtConfig) -> Plan:
         launches=(pack, transform, _convolution(geometry, target, "window")),
         workspace={"packed": packed_bytes, "window": window_bytes},
     )
-
-
-def _begins_early(problem: ConvProblem, target: Target) -> bool:
-    """Whether the convolution begins while the filters are packed: where that takes a while."""
-    packed_bytes = problem.element_bytes * problem.c * problem.r * problem.s * problem.k
-    return target.compute_capability >= 90 and packed_bytes >= _LONG_PACKING
 
 
 def _convolution(geometry: SimtGeometry, target: Target, source: str) -> Launch:
@@ -45,9 +37,9 @@ def _convolution(geometry: SimtGeometry, target: Target, source: str) -> Launch:
     ctas = geometry.launched_ctas(target)
     return Launch(
         template="simt",
-        values={**_values(geometry), "BEGINS_EARLY": _begins_early(problem, target)},
+        values=_values(geometry),
         grid=(ctas, 1, 1), block=geometry.threads, smem_bytes=geometry.smem_bytes,
-        arguments=(source, "packed", "bias", "y", "x", "w"), programmatic=_begins_early(problem, target),
+        arguments=(source, "packed", "bias", "y", "x", "w"),
         pipe="ffma", flops=2 * geometry.ctas * geometry.block_m * config.block_n * gemm_k,
         l2_bytes=geometry.ctas * staged_bytes + problem.element_bytes * problem.gemm_m * problem.k,
         ctas_per_sm_by_threads=min(config.ctas_per_sm, target.max_threads_per_sm // geometry.threads),

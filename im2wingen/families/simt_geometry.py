@@ -72,27 +72,24 @@ class SimtGeometry(SimtPatch):
 
     @property
     def _boxes_pitch(self) -> int:
-        """Elements of shared memory from filter to filter where a box's outputs lie pixel by pixel."""
-        read = min(self._aligned_width(self.problem.q), self._aligned_width(self.config.tile_q))
-        width = self._aligned_width(self.config.thread_q)
-        return round_up(self.block_m, self.banks) + self._filters_apart(width, read)
+        """Elements from filter to filter where outputs lie pixel by pixel: a warp writes to different banks."""
+        stored = min(self._aligned_width(self.problem.q), self._aligned_width(self.config.tile_q))
+        written, lanes_m = self._aligned_width(self.config.thread_q), self.config.lanes_m
+        lanes = min(lanes_m, self.banks // written // (2 if lanes_m < WARP else 1))
+        apart = max(stored, written * (lanes if self.config.thread_q // written % 2 else 1))
+        return round_up(self.block_m, self.banks) + apart
 
     @property
     def _runs_pitch(self) -> int:
-        """Elements of shared memory from filter to filter where a box's outputs lie in runs."""
+        """Elements from filter to filter; neighbouring filters lie apart by half of the banks, or by a few."""
         sector = _SECTOR_BYTES // self.problem.element_bytes
         run_pitch = round_up(self.run + sector - self.run_alignment, self.unit)
-        return round_up(self.runs * run_pitch, self.banks) + self._filters_apart(self.run_vector, self.unit)
+        apart = self.banks // 2 if self.run_vector == self.unit else 4 * self.run_vector
+        return round_up(self.runs * run_pitch, self.banks) + apart
 
     def _aligned_width(self, extent: int) -> int:
         """The widest vector, of 16 bytes at most, that an extent is whole vectors of."""
         return next(v for v in (self.unit, self.unit // 2, 1) if extent % v == 0)
-
-    def _filters_apart(self, width: int, alignment: int) -> int:
-        """What keeps the lanes that write vectors of `width` at once to different banks."""
-        lanes_m = self.config.lanes_m
-        lanes = min(lanes_m, self.banks // width // (2 if lanes_m < WARP else 1))
-        return max(alignment, width * (lanes if self.config.thread_q // width % 2 else 1))
 
     @property
     def _sums_bytes(self) -> int:

@@ -93,16 +93,13 @@ def pack_filter(
     return launch, filters * length * problem.element_bytes
 
 
-def filters_last(problem: ConvProblem, *, begins_next: bool = False) -> tuple[Launch, int]:
-    """The launch that writes workspace `packed` as [tap][channel][K], K padded to 16 bytes, and its bytes.
-
-    `begins_next`: a programmatic launch after it may begin at once (sm_90 and later).
-    """
+def filters_last(problem: ConvProblem) -> tuple[Launch, int]:
+    """The launch that writes workspace `packed` as [tap][channel][K], K padded to 16 bytes, and its bytes."""
     length, filters = problem.c * problem.r * problem.s, round_up(problem.k, unit_elements(problem))
     size = filters * length * problem.element_bytes
     launch = Launch(
         template="filters_last",
-        values={**problem_values(problem), "FILTERS": filters, "THREADS": _THREADS, "BEGINS_NEXT": begins_next},
+        values={**problem_values(problem), "FILTERS": filters, "THREADS": _THREADS},
         grid=(ceil_div(length, 32) * ceil_div(filters, 32), 1, 1), block=_THREADS, smem_bytes=0,
         arguments=("w", "packed"), l2_bytes=2 * size,
     )  # fmt: skip

@@ -87,14 +87,6 @@ constexpr int PAIR = LANES_N > 1 ? 2 : 1;
 __device__ __forceinline__ int lane_m(int lane) { return lane / PAIR % LANES_M; }
 __device__ __forceinline__ int lane_n(int lane) { return lane / (PAIR * LANES_M) * PAIR + lane % PAIR; }
 
-// Elements by which neighbouring filters' outputs lie apart in shared memory, beside whole turns of its banks: such that
-// the lanes that write at once, WIDTH elements each, meet different banks.
-constexpr int BANKS = 128 / sizeof(Element);
-__device__ constexpr int filters_apart(int width, int alignment) {
-  const int pixels = THREAD_Q / width % 2 == 1 ? least(LANES_M, BANKS / width / PAIR) : 1;
-  return width * pixels < alignment ? alignment : width * pixels;
-}
-
 __device__ __forceinline__ Fragment fragment_of_thread(int thread, int slice) {
   const int lane = thread % 32, warp = thread / 32;
   Fragment fragment;

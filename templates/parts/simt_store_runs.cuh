@@ -13,7 +13,9 @@ constexpr int RUN_ALIGNMENT =
     common_divisor(SECTOR, common_divisor(P * Q, kWholeRows ? TILE_P * Q : common_divisor(Q, TILE_Q)));
 constexpr int RUN_PITCH = (RUN + SECTOR - RUN_ALIGNMENT + UNIT - 1) / UNIT * UNIT;
 constexpr int RUN_VECTOR = aligned_width(common_divisor(RUN_ALIGNMENT, common_divisor(RUN_ROW, THREAD_Q)));
-constexpr int RUNS_PITCH = (RUNS * RUN_PITCH + BANKS - 1) / BANKS * BANKS + filters_apart(RUN_VECTOR, UNIT);
+// Neighbouring filters, which neighbouring threads write, lie apart by half of the banks, or by a few.
+constexpr int RUNS_APART = RUN_VECTOR == UNIT ? BANKS / 2 : 4 * RUN_VECTOR;
+constexpr int RUNS_PITCH = (RUNS * RUN_PITCH + BANKS - 1) / BANKS * BANKS + RUNS_APART;
 
 // A run in y and in shared memory. What has no outputs in y has a length of 0.
 struct Run {

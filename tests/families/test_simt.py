@@ -24,7 +24,7 @@ from im2wingen.nvrtc import compile_cubin
 from im2wingen.problem import ConvProblem, Precision
 from im2wingen.reference import conv_reference
 from im2wingen.render import Source, render
-from im2wingen.sass import disassemble, instruction_counts
+from im2wingen.sass import instruction_counts
 from im2wingen.target import PRESETS, preset
 
 TARGET = preset("sm_90a")
@@ -240,18 +240,6 @@ def test_doubles_compile_without_spills(layout: str) -> None:
     cubin = compile_cubin(render(SIMT.plan(problem, TARGET, SIMT.default(problem, TARGET)).launches[-1]), TARGET.arch)
     assert cubin.spill_bytes == 0
     assert instruction_counts(cubin)["DFMA"] > 0
-
-
-def test_an_early_launch_waits_before_it_reads() -> None:
-    problem = problem_of("cv12")
-    pack, convolution = SIMT.plan(problem, TARGET, SIMT.default(problem, TARGET)).launches
-    assert convolution.programmatic
-    assert "PREEXIT" in disassemble(compile_cubin(render(pack), TARGET.arch))  # griddepcontrol.launch_dependents
-    before, wait, after = disassemble(compile_cubin(render(convolution), TARGET.arch)).partition("ACQBULK")
-    assert wait
-    assert "LDGSTS" not in before
-    assert "LDGSTS" in after
-    assert not any(launch.programmatic for launch in SIMT.plan(problem, preset("sm_80"), LARGE).launches)
 
 
 # ---- emulated arithmetic ----
