@@ -7,7 +7,7 @@ from im2wingen.families.simt_default import default
 from im2wingen.families.simt_geometry import SimtGeometry
 from im2wingen.families.simt_rules import RULES, unsupported
 from im2wingen.families.simt_space import suggest
-from im2wingen.families.support import pack_filter, problem_values, round_up, window_transform
+from im2wingen.families.support import filters_last, problem_values, round_up, window_transform
 from im2wingen.problem import ConvProblem
 from im2wingen.target import PRESETS, Target
 
@@ -15,7 +15,7 @@ from im2wingen.target import PRESETS, Target
 def plan(problem: ConvProblem, target: Target, config: SimtConfig) -> Plan:
     """Pack the filter, write the window tensor if staging is explicit, convolve."""
     geometry = SimtGeometry(problem=problem, config=config)
-    pack, packed_bytes = pack_filter(problem, order="row", channels_contiguous=False)
+    pack, packed_bytes = filters_last(problem)
     if config.staging != "explicit":
         return Plan(launches=(pack, _convolution(geometry, target, "x")), workspace={"packed": packed_bytes})
     transform, window_bytes = window_transform(
@@ -73,7 +73,7 @@ SIMT = Family(
     name="simt",
     cores="cuda",
     config_type=SimtConfig,
-    templates=("simt", "pack_filter", "window_transform"),
+    templates=("simt", "filters_last", "window_transform"),
     archs=tuple(PRESETS),
     unsupported=unsupported,
     suggest=suggest,

@@ -9,24 +9,26 @@ from im2wingen.problem import ConvProblem
 from im2wingen.target import Target
 
 # Share of the FFMA rate that 1, 2, 3, 4 warps of a scheduler reach.
-_RATE_OF_WARPS = (0.84, 0.91, 0.94, 0.94)
+_RATE_OF_WARPS = (0.84, 0.91, 0.955, 0.955)
 _ROUNDS_APART = 3.0  # until CTAs no longer end together
 _ONE_STAGE = 0.12  # share that a CTA alone waits for copies
-_NHWC_COPY_CYCLES = 12  # channels last: lanes copy from many sectors
-_ODD_COLUMNS, _FEW_FILTERS = 1.05, 1.07  # of a thread, for which products wait for the registers' banks
+_NEXT_BOX_CYCLES = 1600  # that a persistent CTA with one stage waits for the next box's inputs
+_NHWC_COPY_CYCLES = 15  # channels last: lanes copy from many sectors
+_ODD_COLUMNS, _FEW_FILTERS = 1.02, 1.055  # of a thread, for which products wait for the registers' banks
 _FILL_CYCLES = 6000  # first copies and last stores of a CTA, nothing else running on its SM
 _READ_CYCLES = 0.6  # of a register read from shared memory, beside the load: it takes a turn of the register file
 _COPY_CYCLES, _STEP_CYCLES = 3.2, 100  # of a copy to shared memory or its place; of a step, its barrier included
 _BOX_INSTRUCTIONS = 250  # of a thread, beside its copies, products and outputs
 _CODE_FFMAS, _CODE_MISSES = 1850, 1.1  # beyond so many, straight code doesn't fit the instruction cache of 32 KiB
-# Small CTAs do the same at different times, and fetch filters and instructions for themselves.
-_ONE_WARP, _HALF_WARPS, _UNEVEN_WARPS = 1.15, 1.06, 1.12
+# Small CTAs do the same at different times, and fetch filters and instructions for themselves. Of one warp, of two, and
+# of others that are not whole warps for every scheduler:
+_ONE_WARP, _HALF_WARPS, _UNEVEN_WARPS = 1.15, 1.03, 1.12
 _ALONE = 1.1  # the only CTA of an SM: all its warps copy, multiply and store at the same time
 _STRIDED_ROWS = 1.03  # of a thread with several rows that share no inputs
-_SLICE = 0.06  # of a slice more
+_SLICE = 0.05  # of a slice more
 _PERSISTENT_WAITS = 0.5  # of what a CTA waits; the rest hides behind its next box
 _L2_BYTES_PER_CYCLE = 46  # of an SM, all at it
-_WAITS_FOR_LOADS = 0.2  # share that a CTA alone on its SM does not hide
+_WAITS_FOR_LOADS = 0.2  # share that a CTA alone on its SM does not hide, if it has other steps
 _SECTOR_BYTES = 32
 
 
@@ -40,11 +42,11 @@ class _StoreCost:
 
 _NCHW_STORES = {
     "registers": _StoreCost(bytes_per_cycle=2.3, instructions=2.0, run_cycles=0, waits=0.8),
-    "shared": _StoreCost(bytes_per_cycle=14, instructions=2.3, run_cycles=2, waits=0.5),
+    "shared": _StoreCost(bytes_per_cycle=14, instructions=2.3, run_cycles=0.5, waits=0.5),
     "sectors": _StoreCost(bytes_per_cycle=12, instructions=2.6, run_cycles=9, waits=0.6),
     "bulk": _StoreCost(bytes_per_cycle=16, instructions=1.5, run_cycles=20, waits=0.2),
 }
-_NHWC_STORES = _StoreCost(bytes_per_cycle=13, instructions=0.8, run_cycles=0, waits=0.65)
+_NHWC_STORES = _StoreCost(bytes_per_cycle=15, instructions=0.8, run_cycles=0, waits=0.65)
 
 
 def convolution_cycles(geometry: SimtGeometry, target: Target) -> float:
@@ -91,7 +93,7 @@ def _cycles(geometry: SimtGeometry, target: Target, resident: float) -> tuple[fl
 
     warps = resident * geometry.threads / 128  # of a scheduler
     rate = _RATE_OF_WARPS[min(4, max(1, int(warps))) - 1] * warps / -(-warps // 1)
-    if config.num_stages == 1:
+    if config.num_stages == 1 and geometry.steps > 1:
         rate *= 1 - _ONE_STAGE / resident
     fma_per_sm = target.dfma_per_sm if problem.precision == "fp64" else target.ffma_per_sm
     products = channels * problem.r * instructions / config.slices
@@ -104,8 +106,12 @@ def _cycles(geometry: SimtGeometry, target: Target, resident: float) -> tuple[fl
     staged = config.block_c * (config.tile_n * geometry.rows * geometry.columns + geometry.taps * config.block_n)
     stores = _written_bytes(geometry) * config.block_n / store.bytes_per_cycle
     copied = problem.element_bytes * geometry.steps * staged / _L2_BYTES_PER_CYCLE
-    idle = _WAITS_FOR_LOADS * min(work, copied) + store.waits * min(work, stores) + _FILL_CYCLES / resident
-    return max(work, copied + stores), idle * (_PERSISTENT_WAITS if config.persistent else 1)
+    waits_for_loads = 1.0 if geometry.steps == 1 and not config.persistent else _WAITS_FOR_LOADS
+    idle = waits_for_loads * min(work, copied) + store.waits * min(work, stores) + _FILL_CYCLES / resident
+    if config.persistent:
+        idle *= _PERSISTENT_WAITS
+        idle += _NEXT_BOX_CYCLES if config.num_stages == 1 else 0
+    return max(work, copied + stores), idle
 
 
 def shape_cost(geometry: SimtGeometry) -> float:
@@ -115,7 +121,7 @@ def shape_cost(geometry: SimtGeometry) -> float:
     if geometry.threads % 128 == 0:
         return strided_rows
     return strided_rows * (
-        _UNEVEN_WARPS if geometry.threads > 128 else _HALF_WARPS if geometry.threads > 32 else _ONE_WARP
+        _ONE_WARP if geometry.threads <= 32 else _HALF_WARPS if geometry.threads == 64 else _UNEVEN_WARPS
     )
 
 

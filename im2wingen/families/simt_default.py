@@ -83,18 +83,20 @@ def _boxes(
         config = _with(
             _least(), staging="window", tile_n=tile_n, tile_p=tile_p, tile_q=tile_q, block_n=block_n,
             thread_p=thread_p, thread_q=thread_q, thread_n=thread_n, lanes_m=_lanes(threads // threads_n, threads_n),
-            store=_stores(problem, target)[0], **_orders(problem, thread_p, thread_p * thread_q * thread_n, thread_n),
+            store=_stores(problem, target)[0], **_orders(problem, thread_p, thread_q, thread_n),
         )  # fmt: skip
         if whole_threads(problem, config):
             yield config
 
 
-def _orders(problem: ConvProblem, thread_p: int, outputs: int, thread_n: int) -> dict[str, Any]:
+def _orders(problem: ConvProblem, thread_p: int, thread_q: int, thread_n: int) -> dict[str, Any]:
     """Of a thread's reads and products, and where its sums lie: what measured best for its extents."""
+    outputs = thread_p * thread_q * thread_n
     if thread_p > 1 and outputs >= (_MANY_OUTPUTS if problem.stride_w == 1 else _MANY_OUTPUTS - 16):
-        accumulators = "copied" if problem.y_layout == "nhwc" else "stored"
-        return {"reads": "rows", "fragment_outer": "pixels", "accumulators": accumulators}
-    accumulators = "shifted" if problem.y_layout == "nhwc" else "stored"
+        order, accumulators = ("zigzag", "copied") if problem.y_layout == "nhwc" else ("linear", "stored")
+        return {"reads": "rows", "fragment_order": order, "fragment_outer": "pixels", "accumulators": accumulators}
+    in_pairs = thread_p > 1 or thread_q % 4 == 2  # as stores in NCHW want them
+    accumulators = "stored" if problem.y_layout == "nchw" and in_pairs else "shifted"
     return {"reads": "free" if thread_p > 1 or thread_n >= 16 else "ordered", "accumulators": accumulators}
 
 
@@ -165,8 +167,7 @@ def _stages(problem: ConvProblem, target: Target, tile: SimtConfig) -> Iterator[
 
 def _ahead(problem: ConvProblem, stage: SimtConfig) -> bool:
     """Whether the next box's copies are the only ones that can hide behind products."""
-    one_step = SimtGeometry(problem=problem, config=stage).steps == 1
-    return one_step and problem.y_layout == "nhwc" and stage.num_stages > 1
+    return problem.y_layout == "nhwc" and SimtGeometry(problem=problem, config=stage).steps == 1
 
 
 def _store_n(problem: ConvProblem, target: Target, config: SimtConfig) -> int:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import gcd, prod
 
-from im2wingen.families.simt_patch import SimtPatch
+from im2wingen.families.simt_patch import WARP, SimtPatch
 from im2wingen.families.support import ceil_div, round_up
 from im2wingen.target import Target
 
@@ -38,8 +38,7 @@ class SimtGeometry(SimtPatch):
         config = self.config
         if config.store == "registers":
             return 0
-        boxes_pitch = round_up(self.block_m, self.banks) + self.banks // 2
-        pitch = boxes_pitch if config.store == "shared" else self._runs_pitch
+        pitch = self._boxes_pitch if config.store == "shared" else self._runs_pitch
         filters = config.block_n if config.store == "bulk" else config.store_n * self.threads_n
         return self.problem.element_bytes * filters * pitch
 
@@ -69,8 +68,16 @@ class SimtGeometry(SimtPatch):
     def run_vector(self) -> int:
         """Elements of a thread's vector within a run."""
         row = self.problem.q if self._whole_rows else self.config.tile_q
-        extent = gcd(self.run_alignment, row, self.config.thread_q)
-        return next(v for v in (self.unit, self.unit // 2, 1) if extent % v == 0)
+        return self._aligned_width(gcd(self.run_alignment, row, self.config.thread_q))
+
+    @property
+    def _boxes_pitch(self) -> int:
+        """Elements from filter to filter where outputs lie pixel by pixel: a warp writes to different banks."""
+        stored = min(self._aligned_width(self.problem.q), self._aligned_width(self.config.tile_q))
+        written, lanes_m = self._aligned_width(self.config.thread_q), self.config.lanes_m
+        lanes = min(lanes_m, self.banks // written // (2 if lanes_m < WARP else 1))
+        apart = max(stored, written * (lanes if self.config.thread_q // written % 2 else 1))
+        return round_up(self.block_m, self.banks) + apart
 
     @property
     def _runs_pitch(self) -> int:
@@ -79,6 +86,10 @@ class SimtGeometry(SimtPatch):
         run_pitch = round_up(self.run + sector - self.run_alignment, self.unit)
         apart = self.banks // 2 if self.run_vector == self.unit else 4 * self.run_vector
         return round_up(self.runs * run_pitch, self.banks) + apart
+
+    def _aligned_width(self, extent: int) -> int:
+        """The widest vector, of 16 bytes at most, that an extent is whole vectors of."""
+        return next(v for v in (self.unit, self.unit // 2, 1) if extent % v == 0)
 
     @property
     def _sums_bytes(self) -> int:

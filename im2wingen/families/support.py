@@ -93,6 +93,19 @@ def pack_filter(
     return launch, filters * length * problem.element_bytes
 
 
+def filters_last(problem: ConvProblem) -> tuple[Launch, int]:
+    """The launch that writes workspace `packed` as [tap][channel][K], K padded to 16 bytes, and its bytes."""
+    length, filters = problem.c * problem.r * problem.s, round_up(problem.k, unit_elements(problem))
+    size = filters * length * problem.element_bytes
+    launch = Launch(
+        template="filters_last",
+        values={**problem_values(problem), "FILTERS": filters, "THREADS": _THREADS},
+        grid=(ceil_div(length, 32) * ceil_div(filters, 32), 1, 1), block=_THREADS, smem_bytes=0,
+        arguments=("w", "packed"), l2_bytes=2 * size,
+    )  # fmt: skip
+    return launch, size
+
+
 def window_transform(problem: ConvProblem, *, channels_last: bool, column_pitch: int) -> tuple[Launch, int]:
     """The launch that writes workspace `window` (the im2win tensor, pads included), and its bytes.
 

@@ -8,15 +8,7 @@ __device__ __forceinline__ void copy_sectors(const Run& run, int q, const Elemen
 }
 
 // Two sectors' worth of lanes, END_WIDTH elements each: the run's first and its last ones.
-constexpr int END_WIDTH = RUN_ALIGNMENT % UNIT == 0 ? UNIT : 1, END_LANES = 2 * SECTOR / END_WIDTH;
-__device__ __forceinline__ void store_ends(const Run& run, int lane, int q, const Element* smem, Element* y) {
-  const int begin = (run.shift + SECTOR - 1) / SECTOR * SECTOR, end = run.end() / SECTOR * SECTOR;
-  const bool first = lane < END_LANES / 2;
-  const int at = first ? lane * END_WIDTH : (begin < end ? end : begin) + lane * END_WIDTH - SECTOR;
-  if (at < run.shift || at >= run.end() || (first && at >= begin)) return;
-  *reinterpret_cast<Vector<END_WIDTH>*>(run.in_y(y, q) + at) =
-      *reinterpret_cast<const Vector<END_WIDTH>*>(run.in(smem) + at);
-}
+constexpr int END_WIDTH = aligned_width(RUN_ALIGNMENT), END_LANES = 2 * SECTOR / END_WIDTH;
 
 // The thread's earlier copies have read shared memory.
 __device__ __forceinline__ void store_by_bulk_copies(const Element (&acc)[THREAD_M][THREAD_N], const Fragment& fragment,
@@ -33,6 +25,6 @@ __device__ __forceinline__ void store_by_bulk_copies(const Element (&acc)[THREAD
   if constexpr (RUN_ALIGNMENT < SECTOR) {
 #pragma unroll 1
     for (int i = threadIdx.x / END_LANES; i < ITEMS; i += THREADS / END_LANES)
-      store_ends(Run(tile, 0, i / RUNS, i % RUNS), threadIdx.x % END_LANES, tile.q, smem, y);
+      store_end<SECTOR, END_WIDTH>(Run(tile, 0, i / RUNS, i % RUNS), threadIdx.x % END_LANES, tile.q, smem, y);
   }
 }

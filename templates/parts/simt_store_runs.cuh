@@ -14,8 +14,8 @@ constexpr int RUN_ALIGNMENT =
 constexpr int RUN_PITCH = (RUN + SECTOR - RUN_ALIGNMENT + UNIT - 1) / UNIT * UNIT;
 constexpr int RUN_VECTOR = aligned_width(common_divisor(RUN_ALIGNMENT, common_divisor(RUN_ROW, THREAD_Q)));
 // Neighbouring filters, which neighbouring threads write, lie apart by half of the banks, or by a few.
-constexpr int RUNS_BANKS = 128 / sizeof(Element), RUNS_APART = RUN_VECTOR == UNIT ? RUNS_BANKS / 2 : 4 * RUN_VECTOR;
-constexpr int RUNS_PITCH = (RUNS * RUN_PITCH + RUNS_BANKS - 1) / RUNS_BANKS * RUNS_BANKS + RUNS_APART;
+constexpr int RUNS_APART = RUN_VECTOR == UNIT ? BANKS / 2 : 4 * RUN_VECTOR;
+constexpr int RUNS_PITCH = (RUNS * RUN_PITCH + BANKS - 1) / BANKS * BANKS + RUNS_APART;
 
 // A run in y and in shared memory. What has no outputs in y has a length of 0.
 struct Run {
@@ -60,7 +60,7 @@ __device__ __forceinline__ void write_runs(const Element (&acc)[THREAD_M][THREAD
                           Run::run_shift(tile.n + image, tile.p + p, tile.q, k);
 #pragma unroll
       for (int column = 0; column < THREAD_Q; column += RUN_VECTOR) {
-        if (TILE_Q > Q && fragment.q + column >= Q) continue;
+        if (TILE_Q - THREAD_Q + column >= Q && fragment.q + column >= Q) continue;
         Vector<RUN_VECTOR> outputs;
 #pragma unroll
         for (int v = 0; v < RUN_VECTOR; ++v) outputs.e[v] = acc[i * THREAD_Q + column + v][first + j];
@@ -79,16 +79,27 @@ __device__ constexpr int run_lanes() {
   return best;
 }
 
-// The CTA's threads store the runs, PASS_N of a thread's filters at once.
+// The thread stores one of 2 * WHOLE elements, WIDTH at once, that a run may have before its first and after its last
+// boundary of WHOLE elements.
+template <int WHOLE, int WIDTH>
+__device__ __forceinline__ void store_end(const Run& run, int lane, int q, const Element* smem, Element* y) {
+  const int begin = (run.shift + WHOLE - 1) / WHOLE * WHOLE, end = run.end() / WHOLE * WHOLE;
+  const bool first = lane < WHOLE / WIDTH;
+  const int at = lane * WIDTH + (first ? run.shift / WHOLE * WHOLE : (begin < end ? end : begin) - WHOLE);
+  if (at < run.shift || at >= run.end() || (first && at >= begin)) return;
+  *reinterpret_cast<Vector<WIDTH>*>(run.in_y(y, q) + at) = *reinterpret_cast<const Vector<WIDTH>*>(run.in(smem) + at);
+}
+
+// The CTA's threads store the runs, PASS_N of a thread's filters at once: what is whole 16 bytes, then their ends.
 __device__ __forceinline__ void store_sectors(const Element (&acc)[THREAD_M][THREAD_N], const Fragment& fragment,
                                               const Tile& tile, Element* smem, Element* y) {
-  constexpr int LANES = run_lanes(), ITEMS = PASS_N * THREADS_N * RUNS;
+  constexpr int LANES = run_lanes(), END_LANES = 2 * UNIT, ITEMS = PASS_N * THREADS_N * RUNS;
 #pragma unroll
   for (int first = 0; first < THREAD_N; first += PASS_N) {
     __syncthreads();  // the stages, the slices' sums, or the runs of the pass before are read
     write_runs<PASS_N>(acc, fragment, tile, first, smem);
     __syncthreads();  // the runs are written
-#pragma unroll 1
+#pragma unroll 2
     for (int i = threadIdx.x / LANES; i < ITEMS; i += THREADS / LANES) {
       const Run run(tile, first, i / RUNS, i % RUNS);
       Element* const to = run.in_y(y, tile.q);
@@ -96,17 +107,16 @@ __device__ __forceinline__ void store_sectors(const Element (&acc)[THREAD_M][THR
 #pragma unroll
       for (int step = 0; step < RUN_PITCH; step += LANES * UNIT) {
         const int at = step + threadIdx.x % LANES * UNIT;
-        if (at + UNIT <= run.shift || at >= run.end()) continue;
-        const Unit unit = *reinterpret_cast<const Unit*>(from + at);
-        if (RUN_ALIGNMENT % UNIT == 0 || (at >= run.shift && at + UNIT <= run.end())) {
-          *reinterpret_cast<Unit*>(to + at) = unit;
+        if (RUN_ALIGNMENT % UNIT == 0 ? at + UNIT <= run.shift || at >= run.end()
+                                      : at < run.shift || at + UNIT > run.end())
           continue;
-        }
-#pragma unroll
-        for (int e = 0; e < UNIT; ++e) {
-          if (at + e >= run.shift && at + e < run.end()) to[at + e] = unit.e[e];
-        }
+        *reinterpret_cast<Unit*>(to + at) = *reinterpret_cast<const Unit*>(from + at);
       }
+    }
+    if constexpr (RUN_ALIGNMENT % UNIT != 0) {
+#pragma unroll 1
+      for (int i = threadIdx.x / END_LANES; i < ITEMS; i += THREADS / END_LANES)
+        store_end<UNIT, 1>(Run(tile, first, i / RUNS, i % RUNS), threadIdx.x % END_LANES, tile.q, smem, y);
     }
   }
 }

@@ -3,21 +3,24 @@ constexpr int PASS_N = STORE_N > 0 ? STORE_N : THREAD_N;
 static_assert(THREAD_N % PASS_N == 0, "whole passes over a thread's filters");
 static_assert(kStore == Store::registers || !kOutputChannelsLast, "rows of y run along q");
 
-// Elements from filter to filter: neighbouring filters lie half of the banks apart.
-__device__ constexpr int outputs_pitch(int pixels) {
-  constexpr int BANKS = 128 / sizeof(Element);
-  return (pixels + BANKS - 1) / BANKS * BANKS + BANKS / 2;
-}
+constexpr int BANKS = 128 / sizeof(Element);
+// Elements that are written, and stored, at once.
+constexpr int WRITE_WIDTH = aligned_width(THREAD_Q), STORE_WIDTH = least(aligned_width(Q), aligned_width(TILE_Q));
+// Elements from filter to filter: beside whole turns of the banks, so many that the lanes that write at once meet
+// different banks.
+constexpr int LANES_APART = THREAD_Q / WRITE_WIDTH % 2 == 1 ? least(LANES_M, BANKS / WRITE_WIDTH / PAIR) : 1;
+constexpr int FILTERS_APART =
+    WRITE_WIDTH * LANES_APART < STORE_WIDTH ? STORE_WIDTH : WRITE_WIDTH * LANES_APART;
+constexpr int PIXELS_PITCH = (BLOCK_M + BANKS - 1) / BANKS * BANKS + FILTERS_APART;
 
 // A thread's outputs of one filter and row, in vectors.
 __device__ __forceinline__ void write_row(Element* smem, const Element (&acc)[THREAD_M][THREAD_N], int row, int j) {
-  constexpr int WIDTH = aligned_width(THREAD_Q);
 #pragma unroll
-  for (int column = 0; column < THREAD_Q; column += WIDTH) {
-    Vector<WIDTH> outputs;
+  for (int column = 0; column < THREAD_Q; column += WRITE_WIDTH) {
+    Vector<WRITE_WIDTH> outputs;
 #pragma unroll
-    for (int v = 0; v < WIDTH; ++v) outputs.e[v] = acc[row * THREAD_Q + column + v][j];
-    *reinterpret_cast<Vector<WIDTH>*>(smem + column) = outputs;
+    for (int v = 0; v < WRITE_WIDTH; ++v) outputs.e[v] = acc[row * THREAD_Q + column + v][j];
+    *reinterpret_cast<Vector<WRITE_WIDTH>*>(smem + column) = outputs;
   }
 }
 
@@ -25,8 +28,7 @@ __device__ __forceinline__ void write_row(Element* smem, const Element (&acc)[TH
 //   smem [filter][pixel]
 __device__ __forceinline__ void store_through_shared(const Element (&acc)[THREAD_M][THREAD_N], const Fragment& fragment,
                                                      const Tile& tile, Element* smem, Element* y) {
-  constexpr int PITCH = outputs_pitch(BLOCK_M);
-  constexpr int WIDTH = least(aligned_width(Q), aligned_width(TILE_Q)), PIXELS = BLOCK_M / WIDTH;
+  constexpr int WIDTH = STORE_WIDTH, PITCH = PIXELS_PITCH, PIXELS = BLOCK_M / WIDTH;
   constexpr int SLOTS = PASS_N * THREADS_N;
   // A thread's filters of a pass are a constant apart: one address serves them all.
   constexpr int FILTER_LANES = common_divisor(THREADS / 32, THREADS_N);

@@ -375,7 +375,7 @@ OWN_CONSTANTS = {
     "simt": f"""
 constexpr int kBytes = sizeof(Element), kPlan = kHasPlan ? int(sizeof(PatchCopy)) * PLACES : 0;
 constexpr int kPipeline = kBytes * kNumStages * STAGE_ELEMENTS + kPlan;
-constexpr int kPitch = kStore == Store::shared ? outputs_pitch(BLOCK_M) : RUNS_PITCH;
+constexpr int kPitch = kStore == Store::shared ? PIXELS_PITCH : RUNS_PITCH;
 constexpr int kFilters = kStore == Store::bulk ? BLOCK_N : STORE_N * THREADS_N;
 constexpr int kOutputs = kStore == Store::registers ? 0 : kBytes * kFilters * kPitch;
 constexpr int kSums = kBytes * (SLICES - 1) * SLICE_THREADS * THREAD_M * THREAD_N;

@@ -16,7 +16,10 @@ from im2wingen.emulator import run_plan
 from im2wingen.errors import CompileError, EmulatorError, UsageError
 from im2wingen.families.base import Launch
 from im2wingen.families.simt import SIMT
+from im2wingen.families.simt_banks import wavefronts
 from im2wingen.families.simt_config import SimtConfig
+from im2wingen.families.simt_geometry import SimtGeometry
+from im2wingen.families.simt_patch import WARP
 from im2wingen.nvrtc import compile_cubin
 from im2wingen.problem import ConvProblem, Precision
 from im2wingen.reference import conv_reference
@@ -153,6 +156,22 @@ def test_what_the_rules_allow_compiles(shape: str) -> None:
         compile_cubin(render(SIMT.plan(problem, TARGET, config).launches[-1]), TARGET.arch)
 
 
+@pytest.mark.parametrize(
+    ("thread_q", "lanes_m", "vector"), [(14, 4, 2), (14, 16, 2), (5, 4, 1), (5, 2, 1), (8, 4, 4), (13, 8, 1)]
+)
+def test_lanes_write_outputs_to_different_banks(thread_q: int, lanes_m: int, vector: int) -> None:
+    lanes_n = WARP // lanes_m
+    config = replace(
+        SMALL, tile_p=lanes_m, tile_q=thread_q, thread_p=1, thread_q=thread_q, block_n=4 * lanes_n, lanes_m=lanes_m,
+        store="shared",
+    )  # fmt: skip
+    pitch = SimtGeometry(problem=problem_of("n1c4h50w57k64r3s3"), config=config).outputs_bytes // (4 * lanes_n)
+    pixels = [lane // 2 % lanes_m * thread_q for lane in range(WARP)]
+    filters = [lane // (2 * lanes_m) * 2 + lane % 2 for lane in range(WARP)]
+    starts = [pixel + k * pitch for pixel, k in zip(pixels, filters, strict=True)]
+    assert wavefronts(starts, vector, 32) == vector
+
+
 # ---- compilation ----
 
 COMPILED: dict[str, tuple[str, dict[str, Any]]] = {
@@ -270,6 +289,9 @@ CASES = {
                                                "tile_q": 8}, "nchw", "bias"),
     "persistent, one stage": Case("n2c4h9w13k33r3s3st2pad1", {"persistent": True, "num_stages": 1, "block_c": 2,
                                                              "block_r": 3, "tile_q": 4, "thread_p": 1}, "nhwc"),
+    # all filters in one step: they stay in both stages while a CTA takes four boxes
+    "filters stay": Case("n7c3h9w13k25r3s3st2pad1", {"persistent": True, "block_r": 3, "tile_q": 8, "thread_p": 1},
+                         "nhwc", "bias"),
     # three teams' sums are added to the first's; the channels of the last chunk are one team's alone (C = 9 of 12)
     "slices": Case("n2c9h7w9k20r3s3pad1", {"slices": 4, "tile_p": 8, "thread_n": 8, "lanes_m": 8, "store": "shared"},
                    "nchw", "bias"),
@@ -420,13 +442,15 @@ BULK_MUTANTS: dict[str, tuple[str, str]] = {
     "filters beyond K": ("n < N && p < P && k < K", "n < N && p < P"),
     "sectors that the run has only a part of": ("begin = (run.shift + SECTOR - 1) / SECTOR * SECTOR, end",
                                                 "begin = run.shift / SECTOR * SECTOR, end"),
-    "no first elements": ("const int at = first ? lane * END_WIDTH :", "const int at = first ? SECTOR :"),
+    "no first elements": ("(first ? run.shift / WHOLE * WHOLE :", "(first ? WHOLE :"),
     "no last elements": ("(first && at >= begin)", "at >= begin"),
 }  # fmt: skip
 
 SECTOR_MUTANTS: dict[str, tuple[str, str]] = {
     "runs begin at a boundary": ("Run::run_shift(tile.n + image, tile.p + p, tile.q, k)", "0"),
-    "vectors that the run has only a part of": ("(at >= run.shift && at + UNIT <= run.end())", "true"),
+    "vectors that the run has only a part of": (": at < run.shift || at + UNIT > run.end())",
+                                                ": at + UNIT <= run.shift || at >= run.end())"),
+    "no first elements": ("(first ? run.shift / WHOLE * WHOLE :", "(first ? WHOLE :"),
     "no barrier after the runs": ("__syncthreads();  // the runs are written", "// the runs are written"),
     "no barrier before the runs": ("__syncthreads();  // the stages, the slices'", "// the stages, the slices'"),
     "a thread's rows are its first": ("acc[first_row * THREAD_Q + m][k] +=", "acc[m][k] +="),
@@ -492,6 +516,21 @@ def test_mutants_of_sectors_are_found(name: str, monkeypatch: pytest.MonkeyPatch
     config = replace(SMALL, store="sectors", store_n=2, tile_p=3, thread_p=3, tile_q=12, lanes_m=4, reads="rows")
     with pytest.raises((AssertionError, EmulatorError)):
         assert_exact_in_every_order(problem_of("n2c3h8w15k33r3s3", "nchw"), config)
+
+
+def test_a_stage_without_filters_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    mutate(monkeypatch, "kNumStages * int(gridDim.x)", "int(gridDim.x)")
+    case = CASES["filters stay"]
+    with pytest.raises(AssertionError):
+        assert_exact_in_every_order(problem_of(case.shape, case.layout, case.epilogue), replace(SMALL, **case.config))
+
+
+def test_copies_to_a_stage_in_use_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    free = "      if constexpr (kNumStages == 1) __syncthreads();\n"
+    mutate(monkeypatch, free + "      if constexpr (kIssueAfter)", "      if constexpr (kIssueAfter)")
+    case = CASES["persistent, one stage"]
+    with pytest.raises((AssertionError, EmulatorError)):
+        assert_exact_in_every_order(problem_of(case.shape, case.layout), replace(SMALL, **case.config))
 
 
 def test_a_repair_before_the_copies_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

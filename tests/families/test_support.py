@@ -17,6 +17,7 @@ from im2wingen.families.support import (
     channels_last,
     filter_channels_last,
     filter_taps,
+    filters_last,
     pack_filter,
     problem_values,
     round_up,
@@ -99,6 +100,18 @@ def test_packed_filter(
         wanted = np.pad(padded.transpose(1, 2, 0), ((0, 0), (0, 0), (0, -problem.k % unit)))
     assert size == wanted.nbytes
     assert size % 16 == 0
+    np.testing.assert_array_equal(run(problem, launch, size, w), wanted.reshape(-1))
+
+
+@pytest.mark.parametrize("shape", FILTERS)
+@pytest.mark.parametrize(("precision", "w_layout"), [("fp32", "kcrs"), ("fp64", "krsc")])
+def test_filters_last(precision: str, w_layout: Any, shape: str) -> None:
+    problem = replace(ConvProblem.parse(shape, precision=precision), w_layout=w_layout)
+    w = numbered(problem, problem.w_shape)
+    krsc = w if w_layout == "krsc" else w.transpose(0, 2, 3, 1)
+    wanted = np.pad(krsc.transpose(1, 2, 3, 0), ((0, 0), (0, 0), (0, 0), (0, -problem.k % unit_elements(problem))))
+    launch, size = filters_last(problem)
+    assert size == wanted.nbytes
     np.testing.assert_array_equal(run(problem, launch, size, w), wanted.reshape(-1))
 
 
