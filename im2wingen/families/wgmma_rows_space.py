@@ -25,9 +25,8 @@ _SPARE_BLOCKS = 7  # of the ring, beyond those that items hold: transformers wri
 _UNIT_ROWS = (2, 1, 4, 8)
 _FEW_PACK_ROUNDS, _MAX_PACK_ROUNDS = 2, 4
 _L2_SIZES = 2  # of x and y together, from which on their traffic is DRAM's
-_UNIT_TILES = (
-    3  # of the first choice's unit, one a consumer: of fewer, one that is half empty costs more than bursts gain
-)
+# Of the first choice's unit, one a consumer: of fewer, one that is half empty costs more than bursts gain.
+_UNIT_TILES = 3
 _FEW_ROWS = 4  # of a CTA: they wait for x longer than for anything else
 _CRAMPED = 1.4  # times the estimate where two consumers and a spare block don't fit
 _WHOLE_GROUP = 3  # transformers that are a warpgroup with the loading warp, which may hand registers to consumers
