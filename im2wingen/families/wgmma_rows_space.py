@@ -24,7 +24,7 @@ _LONG_TILE = 600.0  # cycles of a tile whose barriers and stores another consume
 _SPARE_BLOCKS = 7  # of the ring, beyond those that items hold: transformers write them
 _UNIT_ROWS = (2, 1, 4, 8)
 _FEW_PACK_ROUNDS, _MAX_PACK_ROUNDS = 2, 4
-_L2_SIZES = 2  # of x and y together, from which on their traffic is DRAM's
+_L2_SIZES = 2  # of x, w and y together, from which on their traffic is DRAM's
 # Of the first choice's unit, one a consumer: of fewer, one that is half empty costs more than bursts gain.
 _UNIT_TILES = 3
 _FEW_ROWS = 4  # of a CTA: they wait for x longer than for anything else
