@@ -56,6 +56,8 @@ __device__ __forceinline__ void consume(const Smem& smem, int index, int warp, i
   int first_block = 0;  // of the segment
   int next = index;     // item of the segment
   int passed = 0;       // items of the CTA before the segment
+  Biases biases;
+  if constexpr (kHasBias && !kSplit) read_bias(biases, smem.bias, lane);
   wait(smem.filters_full, 0);
   [[maybe_unused]] float filter_limit = 0.0f;
   if constexpr (kSplit) filter_limit = limit_of_filters(filter_scales, lane);
@@ -71,7 +73,7 @@ __device__ __forceinline__ void consume(const Smem& smem, int index, int warp, i
       if constexpr (kStaged) staged = staging.item_at(item, passed + next, next == 0, next + 1 == items);
       const int last_row = min(segment.rows - 1, (end_slot - 1) / ROW_SLOTS);
       [[maybe_unused]] Accumulators acc;
-      if constexpr (kHasBias && !kSplit) begin_with_bias(acc, smem.bias, lane);
+      if constexpr (kHasBias && !kSplit) begin_with_bias(acc, biases);
       blocks.release_below(first_block + row);
       blocks.acquire_below(first_block + last_row + HALO_BLOCKS + 1);
       const Windows windows(ring, first_block + row, first_slot);

@@ -43,21 +43,21 @@ using Accumulators = float[ITEM_TILES][WGMMA_N / 2];
 constexpr bool kTurns = kMultiplying < kConsumers;
 constexpr int LAST_STEPS = STEPS >= 8 ? 4 : (STEPS + 1) / 2;
 
-// The sums of ITEM_SLOTS slots begin with the bias, where there is one; `bias` is that of the columns.
-__device__ __forceinline__ void begin_with_bias(Accumulators& acc, const float* bias, int lane) {
-  struct alignas(8) Two {
-    float of[2];
-  };
+// The bias of a thread's columns, which stays in registers: shared memory is busy with windows.
+using Biases = Element[WGMMA_N / 4];
+__device__ __forceinline__ void read_bias(Biases& biases, const float* bias, int lane) {
 #pragma unroll
-  for (int i = 0; i < WGMMA_N / 8; ++i) {
-    const Two two = reinterpret_cast<const Two*>(bias)[i * 4 + lane % 4];
+  for (int i = 0; i < WGMMA_N / 4; ++i) biases[i] = from_float<Element>(bias[i / 2 * 8 + lane % 4 * 2 + i % 2]);
+}
+
+// The sums of ITEM_SLOTS slots begin with the bias.
+__device__ __forceinline__ void begin_with_bias(Accumulators& acc, const Biases& biases) {
 #pragma unroll
-    for (int tile = 0; tile < ITEM_TILES; ++tile)
+  for (int tile = 0; tile < ITEM_TILES; ++tile) {
 #pragma unroll
-      for (int e = 0; e < 4; ++e) acc[tile][i * 4 + e] = two.of[e % 2];
+    for (int i = 0; i < WGMMA_N / 2; ++i) acc[tile][i] = to_float(biases[i / 4 * 2 + i % 2]);
+    ptx::wgmma_fence_operand(acc[tile]);  // not written between products
   }
-#pragma unroll
-  for (int tile = 0; tile < ITEM_TILES; ++tile) ptx::wgmma_fence_operand(acc[tile]);  // not written between products
 }
 
 // The products of ITEM_SLOTS slots. A tile is a commit group.
