@@ -59,8 +59,8 @@ def choose(
 
     Stored configurations must fit their family's config type and rules for this problem, their templates must be those
     of today and, at level exact, so must the rendered source; another problem's must be hardly slower than the
-    default by the cost model, unless it was measured and the problem differs in the epilogue alone. `families` restrict the choice. Raises UnsupportedError with the reason of each family,
-    UsageError for an unknown family.
+    default by the cost model, unless it was measured and the problem differs in the epilogue alone. `families` restrict
+    the choice. Raises UnsupportedError with the reason of each family, UsageError for an unknown family.
     """
     able = {one.name: one for one in families_for(problem, target, families)}
     default = None

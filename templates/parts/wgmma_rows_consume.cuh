@@ -13,15 +13,16 @@ __device__ __forceinline__ void store_tile(const float (&acc)[WGMMA_N / 2], cons
 
 // Tile by tile as their sums are complete; after the last one the blocks below `unneeded` are given back.
 template <int TILE>
-__device__ __forceinline__ void store_tiles(Accumulators& acc, Blocks& blocks, int unneeded, const Item& item,
+__device__ __forceinline__ void store_tiles(Accumulators& acc, const Biases& biases, Blocks& blocks, int unneeded, const Item& item,
                                             const StagedItem& staged, Element* staging, Element* y, Probe& probe,
                                             uint64_t policy) {
   ptx::wgmma_wait_group<ITEM_TILES - 1 - TILE>();
   ptx::wgmma_fence_operand(acc[TILE]);
   if constexpr (TILE == ITEM_TILES - 1) blocks.release_below(unneeded);
+  add_bias(acc[TILE], biases);
   store_tile(acc[TILE], item, staged, TILE, staging, y, probe, policy);
   if constexpr (TILE + 1 < ITEM_TILES)
-    store_tiles<TILE + 1>(acc, blocks, unneeded, item, staged, staging, y, probe, policy);
+    store_tiles<TILE + 1>(acc, biases, blocks, unneeded, item, staged, staging, y, probe, policy);
 }
 
 // The segment's items in order: how many, and where one begins.
@@ -73,7 +74,6 @@ __device__ __forceinline__ void consume(const Smem& smem, int index, int warp, i
       if constexpr (kStaged) staged = staging.item_at(item, passed + next, next == 0, next + 1 == items);
       const int last_row = min(segment.rows - 1, (end_slot - 1) / ROW_SLOTS);
       [[maybe_unused]] Accumulators acc;
-      if constexpr (kHasBias && !kSplit) begin_with_bias(acc, biases);
       blocks.release_below(first_block + row);
       blocks.acquire_below(first_block + last_row + HALO_BLOCKS + 1);
       const Windows windows(ring, first_block + row, first_slot);
@@ -103,7 +103,7 @@ __device__ __forceinline__ void consume(const Smem& smem, int index, int warp, i
           end_turn(smem, index, lane);
         }
         if constexpr (kStaged) await_place(smem, staged);
-        store_tiles<0>(acc, blocks, first_block + unneeded, item, staged, smem.staging, y, probe, policy);
+        store_tiles<0>(acc, biases, blocks, first_block + unneeded, item, staged, smem.staging, y, probe, policy);
       }
       if constexpr (kStaged) {
         await_staged(smem, staged);

@@ -50,14 +50,10 @@ __device__ __forceinline__ void read_bias(Biases& biases, const float* bias, int
   for (int i = 0; i < WGMMA_N / 4; ++i) biases[i] = from_float<Element>(bias[i / 2 * 8 + lane % 4 * 2 + i % 2]);
 }
 
-// The sums of ITEM_SLOTS slots begin with the bias.
-__device__ __forceinline__ void begin_with_bias(Accumulators& acc, const Biases& biases) {
+__device__ __forceinline__ void add_bias(float (&sum)[WGMMA_N / 2], const Biases& biases) {
+  if constexpr (!kHasBias || kSplit) return;
 #pragma unroll
-  for (int tile = 0; tile < ITEM_TILES; ++tile) {
-#pragma unroll
-    for (int i = 0; i < WGMMA_N / 2; ++i) acc[tile][i] = to_float(biases[i / 4 * 2 + i % 2]);
-    ptx::wgmma_fence_operand(acc[tile]);  // not written between products
-  }
+  for (int i = 0; i < WGMMA_N / 2; ++i) sum[i] += to_float(biases[i / 4 * 2 + i % 2]);
 }
 
 // The products of ITEM_SLOTS slots. A tile is a commit group.
@@ -70,7 +66,7 @@ __device__ __forceinline__ void multiply_item(Accumulators& acc, const Windows& 
     for (int step = 0; step < STEPS; ++step) {
       if (kTurns && tile + 1 == ITEM_TILES && step == STEPS - LAST_STEPS) ptx::wgmma_commit_group();
       multiply(acc[tile], descriptor(windows.chunks_at(chunks.at[2 * step], chunks.at[2 * step + 1], tile * 64)),
-               descriptor((filters | uint32_t(WGMMA_N) << 16) + step * 2 * WGMMA_N), kHasBias || step > 0);
+               descriptor((filters | uint32_t(WGMMA_N) << 16) + step * 2 * WGMMA_N), step > 0);
     }
     ptx::wgmma_commit_group();
   }

@@ -8,6 +8,8 @@ __device__ __forceinline__ void consume(const Smem& smem, const Splitting& split
   if (kConsumers > 1 && index > 0) ptx::barrier_sync(4 + index, 256);  // the one before is as far as it should be
   Accumulators partial;
   for (int tile = blockIdx.x; tile < TILE_COUNT; tile += gridDim.x) {
+    Accumulators acc;
+    multiply_tile(acc, partial, smem, splitting, consumer, lag);
     Origin place = origin_of(tile);
     if (kSplit == FILTERS) place.k += index * 64;
     if (kSplit == PIXELS && kMapping == ROWS) place.p += index * OWN_P;
@@ -16,8 +18,6 @@ __device__ __forceinline__ void consume(const Smem& smem, const Splitting& split
     const Channels channels = {k,
                                {k < K ? inverse_scales[k] : 0.0f, k + 8 < K ? inverse_scales[k + 8] : 0.0f},
                                {epilogue_bias(bias, k), epilogue_bias(bias, k + 8)}};
-    Accumulators acc;
-    multiply_tile(acc, partial, smem, splitting, consumer, lag);
     bool saw_nan;
     if constexpr (kBulkStores)
       saw_nan = store_bulk(y, acc, staging_of_warp(splitting, index * 4 + warp), place, channels, place.k + warp * 16, lane);

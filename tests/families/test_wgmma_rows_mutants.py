@@ -167,8 +167,8 @@ MUTANTS = {
     "a plane is a block further": one("chunk.plane * PLANE_SLOTS +", "chunk.plane * (PLANE_SLOTS + ROW_SLOTS) +"),
     "filters of every step are the first's": one("step * 2 * WGMMA_N), kHasBias", "0), kHasBias"),
     "the sum begins anew": one("kHasBias || step > 0);", "step != 1);"),
-    "the bias is lost": one("kHasBias || step > 0);", "step > 0);"),
-    "the bias is other columns'": one("[i * 4 + lane % 4]", "[i * 4 + lane % 2]"),
+    "the bias is lost": one("if constexpr (!kHasBias || kSplit) return;", "return;"),
+    "the bias is other columns'": one("bias[i / 2 * 8 + lane % 4 * 2", "bias[i / 2 * 8 + lane % 2 * 2"),
     # ---- rows of x ----
     "rows begin a row later": one("block * STRIDE_H - PAD_TOP;", "block * STRIDE_H - PAD_TOP + 1;"),
     "rows above the image are not cleared": one("row >= rows.first && row <", "row <"),
