@@ -43,15 +43,20 @@ using Accumulators = float[ITEM_TILES][WGMMA_N / 2];
 constexpr bool kTurns = kMultiplying < kConsumers;
 constexpr int LAST_STEPS = STEPS >= 8 ? 4 : (STEPS + 1) / 2;
 
-// The bias of a thread's columns, which stays in registers: shared memory is busy with windows.
-using Biases = Element[WGMMA_N / 4];
-__device__ __forceinline__ void read_bias(Biases& biases, const float* bias, int lane) {
-#pragma unroll
-  for (int i = 0; i < WGMMA_N / 4; ++i) biases[i] = from_float<Element>(bias[i / 2 * 8 + lane % 4 * 2 + i % 2]);
-}
+// The column of a thread's i-th sum of a tile.
+__device__ __forceinline__ int column_of(int lane, int i) { return i / 4 * 8 + lane % 4 * 2 + i % 2; }
 
+// The bias of a thread's columns, asked for long before the first sums are there. Few registers are left beside split
+// products: theirs is in shared memory.
+constexpr bool kHeldBias = kHasBias && !kSplit;
+using Biases = Element[WGMMA_N / 4];
+__device__ __forceinline__ void read_bias(Biases& biases, const Element* bias, int first_channel, int lane) {
+#pragma unroll
+  for (int i = 0; i < WGMMA_N / 4; ++i)
+    biases[i] = from_float<Element>(epilogue_bias(bias, first_channel + channel_of(column_of(lane, i / 2 * 4 + i % 2))));
+}
 __device__ __forceinline__ void add_bias(float (&sum)[WGMMA_N / 2], const Biases& biases) {
-  if constexpr (!kHasBias || kSplit) return;
+  if constexpr (!kHeldBias) return;
 #pragma unroll
   for (int i = 0; i < WGMMA_N / 2; ++i) sum[i] += to_float(biases[i / 4 * 2 + i % 2]);
 }
