@@ -165,8 +165,8 @@ MUTANTS = {
         "chunk.slot * SLOT_STEP;", "chunk.slot;", shape="n2c3h9w15k8r3s5", config={"slot_columns": 2}
     ),
     "a plane is a block further": one("chunk.plane * PLANE_SLOTS +", "chunk.plane * (PLANE_SLOTS + ROW_SLOTS) +"),
-    "filters of every step are the first's": one("step * 2 * WGMMA_N), kHasBias", "0), kHasBias"),
-    "the sum begins anew": one("kHasBias || step > 0);", "step != 1);"),
+    "filters of every step are the first's": one("step * 2 * WGMMA_N), step > 0", "0), step > 0"),
+    "the sum begins anew": one("WGMMA_N), step > 0);", "WGMMA_N), step > 1);"),
     "the bias is lost": one("if constexpr (!kHeldBias) return;", "return;"),
     "the bias is other columns'": one("column_of(lane, i / 2 * 4 + i % 2)", "column_of(lane % 2, i / 2 * 4 + i % 2)"),
     # ---- rows of x ----
