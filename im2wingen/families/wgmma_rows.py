@@ -35,11 +35,13 @@ def plan(problem: ConvProblem, target: Target, config: WgmmaRowsConfig) -> Plan:
     packed_bytes = geometry.blocks_k * geometry.filter_bytes
     threads = _PACK_SPLIT_THREADS if geometry.split else _PACK_THREADS
     channels = geometry.blocks_k * config.block_n
+    early = config.programmatic_launch
     pack = Launch(
         template="pack_rows_split" if geometry.split else "pack_rows",
         values={**window, "THREADS": threads},
         grid=(channels if geometry.split else ceil_div(packed_bytes // CHUNK_BYTES, threads), 1, 1),
         block=threads, smem_bytes=0, arguments=("w", "packed"), l2_bytes=2 * packed_bytes,
+        programmatic=config.early_packing,
     )  # fmt: skip
     busy, idle = cta_cycles(geometry, target)
     multiply = Launch(
@@ -61,13 +63,14 @@ def plan(problem: ConvProblem, target: Target, config: WgmmaRowsConfig) -> Plan:
             "UNIT_ROWS": config.unit_rows,
             "BURSTS": config.l2_bursts,
             "PACK_KERNEL": config.pack_kernel,
-            "PROGRAMMATIC_LAUNCH": config.programmatic_launch,
+            "PROGRAMMATIC_LAUNCH": early,
         },
         grid=(ctas, 1, 1),
         block=config.threads,
         smem_bytes=geometry.smem_bytes,
         arguments=("x", "packed" if config.pack_kernel else "w", "bias", "y", "w"),
-        beside=config.programmatic_launch,  # x is loaded before the filters are packed: only these may still run
+        programmatic=early and not config.pack_kernel,
+        beside=early and config.pack_kernel,  # x is loaded before the filters are packed: only these may still run
         pipe="mma",
         busy_cycles=busy,
         idle_cycles=idle,

@@ -43,7 +43,8 @@ class WgmmaRowsConfig(Config):
     unit_rows: int  # 1 for strips
     l2_bursts: bool  # of x; units alone have them
     pack_kernel: bool  # packs the filters before this one; else each CTA packs its own
-    programmatic_launch: bool
+    programmatic_launch: bool  # beside its packing kernel; without one, while the kernel before it ends
+    early_packing: bool  # the packing kernel begins while the kernel before it ends
 
     @property
     def threads(self) -> int:

@@ -99,9 +99,9 @@ RULES = (
         holds=lambda problem, target, config: config.row_order == "units" or not config.l2_bursts,
     ),
     Rule(
-        sentence="programmatic_launch and fp32 need pack_kernel",
+        sentence="early_packing and fp32 need pack_kernel",
         holds=lambda problem, target, config: (
-            config.pack_kernel or not (config.programmatic_launch or problem.precision == "fp32")
+            config.pack_kernel or not (config.early_packing or problem.precision == "fp32")
         ),
     ),
     Rule(

@@ -24,6 +24,7 @@ _LONG_TILE = 600.0  # cycles of a tile whose barriers and stores another consume
 _SPARE_BLOCKS = 7  # of the ring, beyond those that items hold: transformers write them
 _UNIT_ROWS = (2, 1, 4, 8)
 _FEW_PACK_ROUNDS, _MAX_PACK_ROUNDS = 2, 4
+_BRIEF = 32 << 20  # bytes of x, w and y, up to which the gap before a plan is worth a kernel that waits for its end
 _L2_SIZES = 2  # of x, w and y together, from which on their traffic is DRAM's
 # Of the first choice's unit, one a consumer: of fewer, one that is half empty costs more than bursts gain.
 _UNIT_TILES = 3
@@ -65,9 +66,11 @@ def suggest(problem: ConvProblem, target: Target, choose: Choose) -> WgmmaRowsCo
             l2_bursts=choose("l2_bursts", [True, False]),
         )
     config = replace(config, pack_kernel=_choose_of(choose, "pack_kernel", _pack_kernels(config, problem)))
+    early = [True, False] if problem.compulsory_bytes <= _BRIEF else [False, True]
     if not config.pack_kernel:
-        return config
-    return replace(config, programmatic_launch=choose("programmatic_launch", [True, False]))
+        return replace(config, programmatic_launch=choose("programmatic_launch", early))
+    config = replace(config, programmatic_launch=choose("programmatic_launch", [True, False]))
+    return replace(config, early_packing=choose("early_packing", early))
 
 
 def default(problem: ConvProblem, target: Target) -> WgmmaRowsConfig:
@@ -174,7 +177,7 @@ def _all_shapes(problem: ConvProblem) -> Iterator[WgmmaRowsConfig]:
                         row_items=row_items, staged_y=staged, item_tiles=1, num_consumer_warpgroups=1,
                         multiplying_consumers=1, num_transformer_warps=transformers, team_warps=transformers,
                         raw_stages=1, ring_blocks=1, row_order="strips", unit_rows=1, l2_bursts=False,
-                        pack_kernel=True, programmatic_launch=False,
+                        pack_kernel=True, programmatic_launch=False, early_packing=False,
                     )  # fmt: skip
                     yield replace(config, ring_blocks=_least_ring(config, problem))
 

@@ -49,7 +49,6 @@ static_assert(!kStaged || !kOutputChannelsLast, "an NHWC y is stored as threads 
 static_assert(kStaged || kOutputChannelsLast || sizeof(Element) == 4, "threads hold single elements of an NCHW y");
 static_assert(!kSplit || sizeof(Element) == 4, "an fp32 is split");
 static_assert(kPackKernel || !kSplit, "halves of a filter are packed by a kernel of its own");
-static_assert(kPackKernel || !kProgrammaticLaunch, "it begins early beside its packing kernel alone");
 
 // ---- shared memory ----
 struct Smem {

@@ -222,7 +222,7 @@ RULE_CASES: list[tuple[str, str, dict[str, Any], dict[str, Any], str | None]] = 
     ("block_rows is R", DILATED, {"slot_columns": 1}, {"block_rows": 3}, "blocks cover a window's rows once"),
     ("slot_columns is S", DILATED, {"slot_columns": 1}, {"slot_columns": 2}, "slots cover its columns once"),
     ("bursts follow", SHAPE, {}, {"l2_bursts": True}, "bursts follow the units"),
-    ("programmatic_launch and", SHAPE, {"programmatic_launch": True}, {"pack_kernel": False}, "it begins early beside"),
+    ("early_packing and", SHAPE, {"early_packing": True}, {"pack_kernel": False}, None),
     # 64 x 9 taps in chunks of eight rows of a column, or one each
     ("a window is at most", "n1c1h70w40k8r64s9", {"block_rows": 8}, {"block_rows": 1, "ring_blocks": 140}, None),
     ("the accumulators fit", "n1c3h32w33k256r3s3", {}, {"item_tiles": 2}, None),
@@ -292,7 +292,9 @@ def test_an_early_launch_waits_for_the_packed_filters(precision: str) -> None:
     assert [launch.beside for launch in plan.launches] == [False, True]
     # with a packed filter the kernel before this one is not the plan's, and may write x
     assert not any(launch.programmatic for launch in plan.launches)
-    assert "LDG" not in pack.partition("PREEXIT")[0]  # griddepcontrol.launch_dependents
+    before = pack.partition("PREEXIT")[0]  # griddepcontrol.launch_dependents
+    assert "LDG" not in before
+    assert "ACQBULK" in before  # griddepcontrol.wait, for the kernel before the plan
     _, wait, after = multiply.partition("ACQBULK")  # griddepcontrol.wait, which rows of x need not
     assert wait
     assert "UBLKCP" in after

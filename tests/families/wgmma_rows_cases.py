@@ -20,7 +20,7 @@ _SMALL: dict[str, Any] = {
     "slot_order": "rows", "row_items": False, "item_tiles": 1, "num_consumer_warpgroups": 1,
     "num_transformer_warps": 2, "team_warps": 1,
     "raw_stages": 1, "row_order": "strips", "unit_rows": 1, "l2_bursts": False, "pack_kernel": True,
-    "programmatic_launch": False,
+    "programmatic_launch": False, "early_packing": False,
 }  # fmt: skip
 
 

@@ -262,17 +262,26 @@ def store_early_starter(problem, family_name, **changes):
         database.record(record)
 
 
-def test_a_layer_waits_for_the_one_that_makes_its_input(torch):
-    """Both kernels begin early; the second's filter is packed, so nothing else keeps it from x."""
+@pytest.mark.parametrize(
+    ("changes", "prepacked"),
+    [
+        ({"pack_kernel": True}, True),  # nothing else keeps it from x
+        ({"pack_kernel": True, "early_packing": True}, False),
+        ({"pack_kernel": False, "early_packing": False}, False),
+    ],
+    ids=["packed before", "packed early", "packed by each CTA"],
+)
+def test_a_layer_waits_for_the_one_that_makes_its_input(torch, changes, prepacked):
+    """All kernels begin early, as far as they may."""
     make_x = ConvProblem.parse("n64c64h112w112k8r1s1")
     use_x = ConvProblem.parse("n64c8h112w112k64r3s3")
     store_early_starter(make_x, "wgmma")
-    store_early_starter(use_x, "wgmma_rows", pack_kernel=True)
+    store_early_starter(use_x, "wgmma_rows", **changes)
     first, second = load(make_x), load(use_x)
     assert (first.provenance.family, second.provenance.family) == ("wgmma", "wgmma_rows")
     sources = [data(torch, make_x, seed=seed)[0] for seed in range(4)]
     w1, w2 = data(torch, make_x)[1], data(torch, use_x)[1]
-    packed1, packed2 = first.pack(w1), second.pack(w2)
+    packed1, packed2 = first.pack(w1), second.pack(w2) if prepacked else w2
     wanted = []
     for source in sources:
         between = first(source, packed1)
