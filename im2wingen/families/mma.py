@@ -18,10 +18,17 @@ from im2wingen.families.mma_choices import (
 )
 from im2wingen.families.mma_config import MmaConfig, MmaGeometry, Staging, padded_channels, run_channels
 from im2wingen.families.mma_cost import priced, staging_registers, thread_registers
-from im2wingen.families.mma_rules import RULES, register_limit, unsupported
+from im2wingen.families.mma_rules import RULES, launches_early, register_limit, unsupported
 from im2wingen.families.mma_space import suggest
 from im2wingen.families.occupancy import resident_ctas, sm_cycles
-from im2wingen.families.support import pack_filter, problem_values, unit_elements, window_transform
+from im2wingen.families.support import (
+    early,
+    is_quick,
+    pack_filter,
+    problem_values,
+    unit_elements,
+    window_transform,
+)
 from im2wingen.families.tiles import pixel_tiles
 from im2wingen.problem import ConvProblem
 from im2wingen.target import PRESETS, Target
@@ -37,14 +44,16 @@ _PASS = 3000.0  # cycles of such a kernel, besides its bytes
 def default(problem: ConvProblem, target: Target) -> MmaConfig:
     """The config with the least estimated time: the best of a few tiles and warps, bettered choice by choice."""
 
+    early_start = is_quick(problem) and launches_early(target)
+
     def rank(config: Config) -> tuple[float, str]:
         assert isinstance(config, MmaConfig)
         cycles = sum(_cycles(launch, target) for launch in plan(problem, target, config).launches)
         wanted = thread_registers(problem, config)
         wanted += staging_registers(problem, config)
         spills = wanted - _SAVED > register_limit(target, config)
-        # the model sees no difference in an early launch or in spread copies: without them stands
-        extras = config.programmatic_launch + config.spread_copies
+        # the model sees no difference in an early launch, which pays where all is quick, or in spread copies
+        extras = (config.programmatic_launch != early_start) + config.spread_copies
         price = _SPLIT_SPILLED if splits(problem) else _SPILLED
         return cycles * (price if spills else 1.0), f"{extras} {config.digest()}"
 
@@ -126,8 +135,8 @@ def plan(problem: ConvProblem, target: Target, config: MmaConfig) -> Plan:
     filter_name, source_name = "w", "x"
     if problem.w_layout != "krsc" or config.window_order != "row" or geometry.channels != problem.c:
         channels = run_channels(problem) if geometry.run_order else geometry.channels
-        launch, size = pack_filter(problem, order=config.window_order, channels_contiguous=True, channels=channels)
-        launches.append(launch)
+        launch, size = pack_filter(problem, order=config.window_order, channels=channels)
+        launches.append(early(launch) if config.programmatic_launch else launch)
         workspace["packed"], filter_name = size, "packed"
     if config.staging == "explicit":
         launch, size = window_transform(problem, channels_last=True, column_pitch=geometry.channels)

@@ -7,6 +7,7 @@ from im2wingen.dtypes import ELEMENT_CXX
 from im2wingen.families.base import Launch, TemplateValue
 from im2wingen.problem import ConvProblem
 
+_QUICK_BYTES = 32 << 20
 _THREADS = 256
 _TURNED = 64  # channels of a CTA of channels_last, and taps of all its filters at most
 _TURNED_BYTES = 256  # of a channel's pixels that it turns at a time, at most
@@ -65,32 +66,36 @@ def filter_taps(problem: ConvProblem, order: FilterOrder) -> tuple[int, int]:
     }[order]
 
 
-def pack_filter(
-    problem: ConvProblem, *, order: FilterOrder, channels_contiguous: bool, channels: int | None = None
-) -> tuple[Launch, int]:
-    """The launch that writes workspace `packed`, and its bytes.
+def is_quick(problem: ConvProblem) -> bool:
+    """Whether x, w and y are so little that the gap before a plan counts: then kernels had better begin in it."""
+    return problem.compulsory_bytes <= _QUICK_BYTES
 
-    With `channels_contiguous` it is [K][tap][channel], each filter padded to 16 bytes; else [tap][channel][K], K padded
-    to 16 bytes. `channels` is the padded number of channels of a tap (default: unpadded).
+
+def early(launch: Launch) -> Launch:
+    """A kernel that prepares an operand, begun while the kernel before the plan ends."""
+    return replace(launch, values={**launch.values, "PROGRAMMATIC_LAUNCH": True}, programmatic=True)
+
+
+def pack_filter(problem: ConvProblem, *, order: FilterOrder, channels: int | None = None) -> tuple[Launch, int]:
+    """The launch that writes workspace `packed` as [K][tap][channel], each filter padded to 16 bytes, and its bytes.
+
+    `channels` is the padded number of channels of a tap (default: unpadded).
     """
     unit = unit_elements(problem)
     taps, unpadded = filter_taps(problem, order)
     channels = channels or unpadded
-    length, filters = taps * channels, problem.k
-    if channels_contiguous:
-        length = round_up(length, unit)
-    else:
-        filters = round_up(filters, unit)
+    length = round_up(taps * channels, unit)
+    size = problem.k * length * problem.element_bytes
     launch = Launch(
         template="pack_filter",
         values={
-            **problem_values(problem), "ORDER": order.upper(), "CHANNELS_CONTIGUOUS": channels_contiguous,
-            "TAPS": taps, "CHANNELS": channels, "LENGTH": length, "FILTERS": filters, "THREADS": _THREADS,
+            **problem_values(problem), "ORDER": order.upper(), "TAPS": taps, "CHANNELS": channels, "LENGTH": length,
+            "THREADS": _THREADS, "PROGRAMMATIC_LAUNCH": False,
         },
-        grid=(ceil_div(filters * length // unit, _THREADS), 1, 1), block=_THREADS, smem_bytes=0,
-        arguments=("w", "packed"), l2_bytes=2 * filters * length * problem.element_bytes,
+        grid=(ceil_div(problem.k * length // unit, _THREADS), 1, 1), block=_THREADS, smem_bytes=0,
+        arguments=("w", "packed"), l2_bytes=2 * size,
     )  # fmt: skip
-    return launch, filters * length * problem.element_bytes
+    return launch, size
 
 
 def filters_last(problem: ConvProblem) -> tuple[Launch, int]:
@@ -178,6 +183,7 @@ def _turn(
         values={
             **problem_values(problem), "CHANNELS": channels, "TILES_PIXELS": tiles, "FILTER": name == "w",
             "FILTERS": _filters_at_once(problem) if name == "w" else 1, "RUNS": runs, "THREADS": _THREADS,
+            "PROGRAMMATIC_LAUNCH": False,
         },
         grid=(images * tiles * ceil_div(channels, _TURNED), 1, 1), block=_THREADS, smem_bytes=0,
         arguments=(name, turned), l2_bytes=2 * size,

@@ -2,7 +2,14 @@
 
 from im2wingen.families import wgmma_rules
 from im2wingen.families.base import AnyTarget, Family, Launch, Plan, TemplateValue, TensorMap
-from im2wingen.families.support import ceil_div, channels_last, filter_channels_last, pack_filter, problem_values
+from im2wingen.families.support import (
+    ceil_div,
+    channels_last,
+    early,
+    filter_channels_last,
+    pack_filter,
+    problem_values,
+)
 from im2wingen.families.wgmma_axes import flattened, horizontal, vertical
 from im2wingen.families.wgmma_config import WgmmaConfig
 from im2wingen.families.wgmma_cost import cta_cycles
@@ -37,7 +44,7 @@ def plan(problem: ConvProblem, target: Target, config: WgmmaConfig) -> Plan:
         workspace["packed"], filter_name = size, "packed"
     elif problem.w_layout != "krsc" or geometry.channels != problem.c:
         launch, size = filter_channels_last(problem, channels=geometry.channels) or pack_filter(
-            problem, order="row", channels_contiguous=True, channels=geometry.channels
+            problem, order="row", channels=geometry.channels
         )
         launches.append(launch)
         workspace["packed"], filter_name = size, "packed"
@@ -45,6 +52,8 @@ def plan(problem: ConvProblem, target: Target, config: WgmmaConfig) -> Plan:
         launch, size = channels_last(problem, channels=geometry.channels, beside=bool(launches))
         launches.append(launch)
         workspace["channels_last"], input_name = size, "channels_last"
+    if launches and config.early_packing:
+        launches[0] = early(launches[0])
     cluster = config.cluster_k
     # x is read before the filter is packed: only that may still run
     beside = config.programmatic_launch and bool(launches) and input_name == "x"

@@ -46,6 +46,7 @@ class WgmmaConfig(Config):
     promotion: bool  # of fp8: sums of block_k channels of a tap, cut to about 14 bits, are added up in fp32
     ordered: bool  # consumers of different tiles take strict turns
     programmatic_launch: bool
+    early_packing: bool  # the first kernel that prepares w or x begins while the kernel before the plan ends
     tile_order: Order
 
     @property

@@ -2,7 +2,7 @@
 
 from im2wingen.families import wgmma_rows_rules
 from im2wingen.families.base import AnyTarget, Family, Launch, Plan
-from im2wingen.families.support import ceil_div, problem_values
+from im2wingen.families.support import ceil_div, early, problem_values
 from im2wingen.families.wgmma_rows_config import CHUNK_BYTES, WgmmaRowsConfig, WgmmaRowsGeometry
 from im2wingen.families.wgmma_rows_cost import cta_cycles
 from im2wingen.families.wgmma_rows_rules import RULES
@@ -35,13 +35,11 @@ def plan(problem: ConvProblem, target: Target, config: WgmmaRowsConfig) -> Plan:
     packed_bytes = geometry.blocks_k * geometry.filter_bytes
     threads = _PACK_SPLIT_THREADS if geometry.split else _PACK_THREADS
     channels = geometry.blocks_k * config.block_n
-    early = config.programmatic_launch
-    pack = Launch(
+    packing = Launch(
         template="pack_rows_split" if geometry.split else "pack_rows",
-        values={**window, "THREADS": threads},
+        values={**window, "THREADS": threads, "PROGRAMMATIC_LAUNCH": False},
         grid=(channels if geometry.split else ceil_div(packed_bytes // CHUNK_BYTES, threads), 1, 1),
         block=threads, smem_bytes=0, arguments=("w", "packed"), l2_bytes=2 * packed_bytes,
-        programmatic=config.early_packing,
     )  # fmt: skip
     busy, idle = cta_cycles(geometry, target)
     multiply = Launch(
@@ -63,14 +61,15 @@ def plan(problem: ConvProblem, target: Target, config: WgmmaRowsConfig) -> Plan:
             "UNIT_ROWS": config.unit_rows,
             "BURSTS": config.l2_bursts,
             "PACK_KERNEL": config.pack_kernel,
-            "PROGRAMMATIC_LAUNCH": early,
+            "PROGRAMMATIC_LAUNCH": config.programmatic_launch,
         },
         grid=(ctas, 1, 1),
         block=config.threads,
         smem_bytes=geometry.smem_bytes,
         arguments=("x", "packed" if config.pack_kernel else "w", "bias", "y", "w"),
-        programmatic=early and not config.pack_kernel,
-        beside=early and config.pack_kernel,  # x is loaded before the filters are packed: only these may still run
+        programmatic=config.programmatic_launch and not config.pack_kernel,
+        # x is loaded before the filters are packed: only these may still run
+        beside=config.programmatic_launch and config.pack_kernel,
         pipe="mma",
         busy_cycles=busy,
         idle_cycles=idle,
@@ -80,7 +79,7 @@ def plan(problem: ConvProblem, target: Target, config: WgmmaRowsConfig) -> Plan:
         + problem.gemm_m * problem.k * problem.element_bytes,
     )  # fmt: skip
     return Plan(
-        launches=(pack, multiply) if config.pack_kernel else (multiply,),
+        launches=(early(packing) if config.early_packing else packing, multiply) if config.pack_kernel else (multiply,),
         workspace={"packed": packed_bytes} if config.pack_kernel else {},
         arithmetic="split" if geometry.split else "direct",
     )

@@ -7,7 +7,7 @@ from itertools import product
 from typing import Any, TypeVar
 
 from im2wingen.families.base import Choose
-from im2wingen.families.support import ceil_div, round_up
+from im2wingen.families.support import ceil_div, is_quick, round_up
 from im2wingen.families.wgmma_rows_config import TILE_SLOTS, RowOrder, SlotOrder, WgmmaRowsConfig, WgmmaRowsGeometry
 from im2wingen.families.wgmma_rows_cost import demands
 from im2wingen.families.wgmma_rows_rules import RULES
@@ -24,7 +24,6 @@ _LONG_TILE = 600.0  # cycles of a tile whose barriers and stores another consume
 _SPARE_BLOCKS = 7  # of the ring, beyond those that items hold: transformers write them
 _UNIT_ROWS = (2, 1, 4, 8)
 _FEW_PACK_ROUNDS, _MAX_PACK_ROUNDS = 2, 4
-_BRIEF = 32 << 20  # bytes of x, w and y, up to which the gap before a plan is worth a kernel that waits for its end
 _L2_SIZES = 2  # of x, w and y together, from which on their traffic is DRAM's
 # Of the first choice's unit, one a consumer: of fewer, one that is half empty costs more than bursts gain.
 _UNIT_TILES = 3
@@ -66,7 +65,7 @@ def suggest(problem: ConvProblem, target: Target, choose: Choose) -> WgmmaRowsCo
             l2_bursts=choose("l2_bursts", [True, False]),
         )
     config = replace(config, pack_kernel=_choose_of(choose, "pack_kernel", _pack_kernels(config, problem)))
-    early = [True, False] if problem.compulsory_bytes <= _BRIEF else [False, True]
+    early = [True, False] if is_quick(problem) else [False, True]
     if not config.pack_kernel:
         return replace(config, programmatic_launch=choose("programmatic_launch", early))
     config = replace(config, programmatic_launch=choose("programmatic_launch", [True, False]))

@@ -221,6 +221,10 @@ RULES = (
         holds=lambda problem, target, config: config.arithmetic == "split" or _stores_fit(_geometry(problem, config)),
     ),
     Rule(
+        sentence="early_packing needs a kernel that prepares w or x",
+        holds=lambda problem, target, config: not config.early_packing or prepares(_geometry(problem, config)),
+    ),
+    Rule(
         sentence="l2_promotion_bytes is 64, 128 or 256",
         holds=lambda problem, target, config: config.l2_promotion_bytes in (64, 128, 256),
     ),
@@ -245,6 +249,14 @@ RULES = (
         holds=lambda problem, target, config: _geometry(problem, config).tiles <= 2**30,
     ),
 )
+
+
+def prepares(geometry: WgmmaGeometry) -> bool:
+    """Whether kernels before the last one write w or x in another order."""
+    problem, config = geometry.problem, geometry.config
+    if config.arithmetic == "split" or problem.w_layout != "krsc" or geometry.channels != problem.c:
+        return True
+    return problem.x_layout != "nhwc" and config.input_staging == "tma"
 
 
 def stays_resident(geometry: WgmmaGeometry, target: Target) -> bool:

@@ -26,7 +26,7 @@ from im2wingen.families.wgmma_split_space import (
     staggers,
 )
 from im2wingen.families.wgmma_tilings import tiled
-from im2wingen.families.wgmma_ways import piece_stages, runs_of_rows, ways
+from im2wingen.families.wgmma_ways import early_packings, piece_stages, runs_of_rows, ways
 from im2wingen.problem import ConvProblem
 from im2wingen.target import Target
 
@@ -63,6 +63,7 @@ def suggest(problem: ConvProblem, target: Target, choose: Choose) -> WgmmaConfig
         ordered=_choose_of(choose, "ordered", _orders(config, problem)),
         l2_promotion_bytes=choose("l2_promotion_bytes", [128, 256, 64]),
         programmatic_launch=choose("programmatic_launch", [True, False]),
+        early_packing=_choose_of(choose, "early_packing", early_packings(config, problem)),
         tile_order=_choose_of(choose, "tile_order", _tile_orders(config, problem)),
     )
 
@@ -161,7 +162,7 @@ def _all_shapes(problem: ConvProblem, target: Target) -> Iterator[WgmmaConfig]:
             tile_n=1, tile_p=1, tile_q=1, joined_rows=1, block_k=block_k, cluster_k=1, patch_stages=1,
             filter_resident=resident, filter_stages=1 if resident else 2, store_groups=1, l2_promotion_bytes=128,
             staging_over_buffers=False, stored_by_producers=False, bulk_store=False, piece_stages=1, promotion=False,
-            ordered=split == "tiles", programmatic_launch=False, tile_order="linear",
+            ordered=split == "tiles", programmatic_launch=False, early_packing=False, tile_order="linear",
         )  # fmt: skip
         for config in chain(tiled(problem, base), runs_of_rows(problem, base)):
             tiles = WgmmaGeometry(problem=problem, config=config).tiles

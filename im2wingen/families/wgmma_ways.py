@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from im2wingen.families.support import ceil_div
+from im2wingen.families.support import ceil_div, is_quick
 from im2wingen.families.wgmma_config import InputStaging, WgmmaConfig
 from im2wingen.families.wgmma_geometry import WgmmaGeometry
-from im2wingen.families.wgmma_rules import stores_runs
+from im2wingen.families.wgmma_rules import prepares, stores_runs
 from im2wingen.families.wgmma_split_space import fits
 from im2wingen.problem import ConvProblem
 from im2wingen.target import Target
@@ -65,3 +65,11 @@ def runs_of_rows(problem: ConvProblem, base: WgmmaConfig) -> Iterator[WgmmaConfi
             return
         if ceil_div(problem.p, joined) > shared - 1:
             yield config
+
+
+def early_packings(config: WgmmaConfig, problem: ConvProblem) -> list[bool]:
+    """Where kernels prepare w or x: of several taps the next convolution is rather kept from them."""
+    if not prepares(WgmmaGeometry(problem=problem, config=config)):
+        return [False]
+    early = is_quick(problem) and problem.r * problem.s == 1
+    return [early, not early]

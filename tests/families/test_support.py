@@ -15,6 +15,7 @@ from im2wingen.families.support import (
     FilterOrder,
     ceil_div,
     channels_last,
+    early,
     filter_channels_last,
     filter_taps,
     filters_last,
@@ -27,6 +28,7 @@ from im2wingen.families.support import (
 from im2wingen.nvrtc import compile_cubin
 from im2wingen.problem import ConvProblem
 from im2wingen.render import render
+from im2wingen.sass import disassemble
 from im2wingen.target import PRESETS
 
 
@@ -73,13 +75,10 @@ FILTERS = {
 }
 
 
-@pytest.mark.parametrize("channels_contiguous", [False, True])
 @pytest.mark.parametrize("order", ["row", "column", "run"])
 @pytest.mark.parametrize("shape", FILTERS)
 @pytest.mark.parametrize(("precision", "w_layout"), [("fp16", "krsc"), ("bf16", "kcrs"), ("fp32", "kcrs")])
-def test_packed_filter(
-    precision: str, w_layout: Any, shape: str, order: FilterOrder, channels_contiguous: bool
-) -> None:
+def test_packed_filter(precision: str, w_layout: Any, shape: str, order: FilterOrder) -> None:
     problem = replace(ConvProblem.parse(shape, precision=precision), w_layout=w_layout)
     w = numbered(problem, problem.w_shape)
     unit = 16 // problem.element_bytes
@@ -91,13 +90,9 @@ def test_packed_filter(
     }[order]
     assert filter_taps(problem, order) == taps.shape[1:]
     channels = round_up(taps.shape[2], 2 if order == "run" else unit)
-    launch, size = pack_filter(problem, order=order, channels_contiguous=channels_contiguous, channels=channels)
-    padded = np.pad(taps, ((0, 0), (0, 0), (0, channels - taps.shape[2])))
-    if channels_contiguous:
-        wanted = padded.reshape(problem.k, -1)
-        wanted = np.pad(wanted, ((0, 0), (0, -wanted.shape[1] % unit)))
-    else:
-        wanted = np.pad(padded.transpose(1, 2, 0), ((0, 0), (0, 0), (0, -problem.k % unit)))
+    launch, size = pack_filter(problem, order=order, channels=channels)
+    wanted = np.pad(taps, ((0, 0), (0, 0), (0, channels - taps.shape[2]))).reshape(problem.k, -1)
+    wanted = np.pad(wanted, ((0, 0), (0, -wanted.shape[1] % unit)))
     assert size == wanted.nbytes
     assert size % 16 == 0
     np.testing.assert_array_equal(run(problem, launch, size, w), wanted.reshape(-1))
@@ -117,7 +112,7 @@ def test_filters_last(precision: str, w_layout: Any, shape: str) -> None:
 
 def test_a_packed_tap_has_its_own_channels_by_default() -> None:
     problem = ConvProblem.parse("n1c5h9w9k3r3s2")
-    launch, size = pack_filter(problem, order="row", channels_contiguous=True)
+    launch, size = pack_filter(problem, order="row")
     assert launch.values["CHANNELS"] == 5
     assert size == 2 * 3 * round_up(3 * 2 * 5, 8)
 
@@ -202,11 +197,25 @@ def test_which_filters_get_their_channels_last() -> None:
     assert filter_channels_last(large, channels=8) is None
 
 
+def test_an_early_kernel_waits_before_it_lets_others_begin() -> None:
+    problem = ConvProblem.parse("n2c8h9w8k8r3s2", layout="nchw")
+    turned = filter_channels_last(problem, channels=8)
+    assert turned is not None
+    for launch in (pack_filter(problem, order="row")[0], turned[0], channels_last(problem, channels=8)[0]):
+        begun = early(launch)
+        assert (begun.programmatic, launch.programmatic) == (True, False)
+        before, trigger, _ = disassemble(compile_cubin(render(begun), "sm_90a")).partition("PREEXIT")
+        assert trigger
+        assert "ACQBULK" in before  # griddepcontrol.wait
+        assert "LDG" not in before
+        assert "ACQBULK" not in disassemble(compile_cubin(render(launch), "sm_90a")).partition("PREEXIT")[0]
+
+
 @pytest.mark.parametrize("arch", PRESETS)
 def test_shared_kernels_compile_without_spills(arch: str) -> None:
     problem = ConvProblem.parse("n2c5h9w8k3r3s2pad1", layout="nchw")
     launches = [
-        pack_filter(problem, order="column", channels_contiguous=True)[0],
+        pack_filter(problem, order="column")[0],
         window_transform(problem, channels_last=True, column_pitch=16)[0],
     ]
     if arch == "sm_90a":  # these know griddepcontrol

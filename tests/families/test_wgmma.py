@@ -309,6 +309,7 @@ RULE_CASES: list[tuple[str, str, dict[str, Any], dict[str, Any], str | None]] = 
     ("promotion_taps is at most 4", RULES_SHAPE, {}, {"promotion_taps": 2}, None),
     ("num_producer_warpgroups is", RULES_SHAPE, TWO, {"num_producer_warpgroups": 2}, "has nothing to do"),
     ("input_staging is tma", RULES_SHAPE, {}, {"input_staging": "transposed"}, "an NHWC x needs no transposition"),
+    ("early_packing needs", RULES_SHAPE, {}, {"early_packing": True}, None),
     ("num_consumer_warpgroups is from", RULES_SHAPE, {}, {"num_consumer_warpgroups": 4, "tile_p": 4}, None),
     ("block_k is", RULES_SHAPE, {}, {"block_k": 16}, "one swizzle span"),
     ("block_k is", RULES_SHAPE, {}, {"block_k": 128}, "tensor map of x"),

@@ -25,7 +25,7 @@ _SMALL: dict[str, Any] = {
     "num_consumer_warpgroups": 1, "joined_rows": 1, "cluster_k": 1, "staggered": False,
     "patch_stages": 2, "filter_resident": False, "filter_stages": 3, "l2_promotion_bytes": 128, "promotion": False,
     "ordered": False, "staging_over_buffers": False, "stored_by_producers": False, "bulk_store": False,
-    "piece_stages": 1, "programmatic_launch": False, "tile_order": "linear",
+    "piece_stages": 1, "programmatic_launch": False, "early_packing": False, "tile_order": "linear",
 }  # fmt: skip
 
 

@@ -41,7 +41,7 @@ def fake_family(name: str, *, smem_bytes: int = 0) -> Family:
     """Legal configs have threads * depth <= 1024; the kernel is filter packing with that many threads."""
 
     def plan(problem: ConvProblem, target: Target, config: FakeConfig) -> Plan:
-        launch, size = pack_filter(problem, order="row", channels_contiguous=True)
+        launch, size = pack_filter(problem, order="row")
         launch = replace(
             launch,
             values={**launch.values, "THREADS": config.threads},
