@@ -283,18 +283,20 @@ def test_the_default_compiles_to_tensor_core_code_without_spills(
     assert cubin.smem_bytes <= 1024  # all else is dynamic; 1 KiB is the system's
 
 
+@pytest.mark.parametrize("early_packing", [False, True])
 @pytest.mark.parametrize("precision", ["fp16", "fp32"])
-def test_an_early_launch_waits_for_the_packed_filters(precision: str) -> None:
+def test_an_early_launch_waits_for_the_packed_filters(precision: str, early_packing: bool) -> None:
     problem = ConvProblem.parse("cv3", epilogue="bias", precision=precision)
-    plan = WGMMA_ROWS.plan(problem, TARGET, config_of(problem, programmatic_launch=True))
+    plan = WGMMA_ROWS.plan(problem, TARGET, config_of(problem, programmatic_launch=True, early_packing=early_packing))
     pack, multiply = (disassemble(compile_cubin(render(launch), "sm_90a")) for launch in plan.launches)
-    # all before the packing has ended when that begins, and it lets the other one begin at once
+    # all before the packing has ended when that lets the other one begin
     assert [launch.beside for launch in plan.launches] == [False, True]
     # with a packed filter the kernel before this one is not the plan's, and may write x
-    assert not any(launch.programmatic for launch in plan.launches)
-    before = pack.partition("PREEXIT")[0]  # griddepcontrol.launch_dependents
+    assert [launch.programmatic for launch in plan.launches] == [early_packing, False]
+    before, trigger, _ = pack.partition("PREEXIT")  # griddepcontrol.launch_dependents
+    assert trigger
     assert "LDG" not in before
-    assert "ACQBULK" in before  # griddepcontrol.wait, for the kernel before the plan
+    assert ("ACQBULK" in before) == early_packing  # griddepcontrol.wait
     _, wait, after = multiply.partition("ACQBULK")  # griddepcontrol.wait, which rows of x need not
     assert wait
     assert "UBLKCP" in after
