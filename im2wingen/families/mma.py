@@ -44,7 +44,7 @@ _PASS = 3000.0  # cycles of such a kernel, besides its bytes
 def default(problem: ConvProblem, target: Target) -> MmaConfig:
     """The config with the least estimated time: the best of a few tiles and warps, bettered choice by choice."""
 
-    early_start = is_quick(problem) and launches_early(target)
+    quick = is_quick(problem) and launches_early(target)
 
     def rank(config: Config) -> tuple[float, str]:
         assert isinstance(config, MmaConfig)
@@ -52,7 +52,8 @@ def default(problem: ConvProblem, target: Target) -> MmaConfig:
         wanted = thread_registers(problem, config)
         wanted += staging_registers(problem, config)
         spills = wanted - _SAVED > register_limit(target, config)
-        # the model sees no difference in an early launch, which pays where all is quick, or in spread copies
+        # the model sees no difference in an early launch, which pays where all is quick but tap by tap, or in spread copies
+        early_start = quick and config.staging != "tap"
         extras = (config.programmatic_launch != early_start) + config.spread_copies
         price = _SPLIT_SPILLED if splits(problem) else _SPILLED
         return cycles * (price if spills else 1.0), f"{extras} {config.digest()}"

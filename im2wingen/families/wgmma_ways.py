@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from im2wingen.families.support import ceil_div, is_quick
+from im2wingen.families.support import ceil_div
 from im2wingen.families.wgmma_config import InputStaging, WgmmaConfig
 from im2wingen.families.wgmma_geometry import WgmmaGeometry
 from im2wingen.families.wgmma_rules import prepares, stores_runs
@@ -11,6 +11,7 @@ from im2wingen.families.wgmma_split_space import fits
 from im2wingen.problem import ConvProblem
 from im2wingen.target import Target
 
+_SMALL_FILTER = 1 << 20  # bytes
 _PIECE_STAGES = (6, 4, 3, 2)
 _MOST_JOINED = 16  # rows of a tile whose channels are runs in y
 
@@ -68,8 +69,8 @@ def runs_of_rows(problem: ConvProblem, base: WgmmaConfig) -> Iterator[WgmmaConfi
 
 
 def early_packings(config: WgmmaConfig, problem: ConvProblem) -> list[bool]:
-    """Where kernels prepare w or x: of several taps the next convolution is rather kept from them."""
+    """Where kernels prepare w or x: early if the filter is small, else their CTAs are in the way of those before."""
     if not prepares(WgmmaGeometry(problem=problem, config=config)):
         return [False]
-    early = is_quick(problem) and problem.r * problem.s == 1
+    early = problem.k * problem.gemm_k * problem.element_bytes <= _SMALL_FILTER
     return [early, not early]
