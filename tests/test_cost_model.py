@@ -226,6 +226,16 @@ def test_measured_simt_configs_are_not_before_the_default(layer: str, us: float,
     assert estimates[1] < 2.5 * us
 
 
+@pytest.mark.parametrize(("ctas_per_sm", "block_n", "resident"), [(1, 64, 2), (2, 64, 2), (1, 128, 1), (1, 32, 3)])
+def test_small_simt_ctas_share_an_sm(ctas_per_sm: int, block_n: int, resident: int) -> None:
+    """128 threads of 255 registers leave room for a second CTA, 256 don't, 64 for as many as shared memory holds."""
+    problem = ConvProblem.parse("cv12", precision="fp32", layout="nhwc")
+    config = replace(SIMT.default(problem, TARGET), tile_n=4, tile_p=5, tile_q=5, block_n=block_n, block_c=16,
+                     block_r=3, thread_p=5, thread_q=5, thread_n=4, slices=2, lanes_m=4, num_stages=2,
+                     ctas_per_sm=ctas_per_sm)  # fmt: skip
+    assert SIMT.plan(problem, TARGET, config).launches[-1].ctas_per_sm_by_threads == resident
+
+
 def test_a_cpu_is_estimated_by_its_busiest_core_or_by_its_flops() -> None:
     cpu = CPU_PRESETS["x86-64-avx2"]
 

@@ -2,7 +2,7 @@
 
 from im2wingen.families.base import Family, Launch, Plan, TemplateValue
 from im2wingen.families.simt_config import SimtConfig
-from im2wingen.families.simt_cost import cta_cycles
+from im2wingen.families.simt_cost import cta_cycles, resident_ctas
 from im2wingen.families.simt_default import default
 from im2wingen.families.simt_geometry import SimtGeometry
 from im2wingen.families.simt_rules import RULES, unsupported
@@ -42,7 +42,7 @@ def _convolution(geometry: SimtGeometry, target: Target, source: str) -> Launch:
         arguments=(source, "packed", "bias", "y", "x", "w"),
         pipe="ffma", flops=2 * geometry.ctas * geometry.block_m * config.block_n * gemm_k,
         l2_bytes=geometry.ctas * staged_bytes + problem.element_bytes * problem.gemm_m * problem.k,
-        ctas_per_sm_by_threads=min(config.ctas_per_sm, target.max_threads_per_sm // geometry.threads),
+        ctas_per_sm_by_threads=min(resident_ctas(geometry, target), target.max_threads_per_sm // geometry.threads),
         busy_cycles=busy * geometry.ctas / ctas, idle_cycles=idle,
     )  # fmt: skip
 

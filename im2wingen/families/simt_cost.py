@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from im2wingen.families.simt_config import SimtConfig
 from im2wingen.families.simt_geometry import SimtGeometry
+from im2wingen.families.simt_rules import SMEM_RESERVE
 from im2wingen.families.support import ceil_div, round_up
 from im2wingen.problem import ConvProblem
 from im2wingen.target import Target
@@ -23,13 +24,14 @@ _CODE_FFMAS, _CODE_MISSES = 1850, 1.1  # beyond so many, straight code doesn't f
 # Small CTAs do the same at different times, and fetch filters and instructions for themselves. Of one warp, of two, and
 # of others that are not whole warps for every scheduler:
 _ONE_WARP, _HALF_WARPS, _UNEVEN_WARPS = 1.15, 1.03, 1.12
-_ALONE = 1.1  # the only CTA of an SM: all its warps copy, multiply and store at the same time
+_ALONE = 1.03  # the only CTA of an SM: all its warps copy, multiply and store at the same time
 _STRIDED_ROWS = 1.03  # of a thread with several rows that share no inputs
 _SLICE = 0.05  # of a slice more
 _PERSISTENT_WAITS = 0.5  # of what a CTA waits; the rest hides behind its next box
 _L2_BYTES_PER_CYCLE = 46  # of an SM, all at it
 _WAITS_FOR_LOADS = 0.2  # share that a CTA alone on its SM does not hide, if it has other steps
 _SECTOR_BYTES = 32
+_MOST_REGISTERS = 256  # of a thread
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,26 +53,36 @@ _NHWC_STORES = _StoreCost(bytes_per_cycle=15, instructions=0.8, run_cycles=0, wa
 
 def convolution_cycles(geometry: SimtGeometry, target: Target) -> float:
     """Estimated SM cycles of the whole convolution."""
-    config = geometry.config
-    rounds, rest = divmod(geometry.ctas, target.sm_count * config.ctas_per_sm)
+    resident = resident_ctas(geometry, target)
+    rounds, rest = divmod(geometry.ctas, target.sm_count * resident)
     # CTAs that end together leave an SM with room for several, and the last ones share as few SMs as they can.
     fewest = ceil_div(rest, target.sm_count)
-    last = (
-        fewest + (config.ctas_per_sm - fewest) * max(0.0, 1 - (rounds - 1) / _ROUNDS_APART)
-        if rest and rounds
-        else fewest
-    )
+    last = fewest + (resident - fewest) * max(0.0, 1 - (rounds - 1) / _ROUNDS_APART) if rest and rounds else fewest
     return sum(
-        ctas * (busy + idle / resident)
-        for ctas, resident in ((rounds * config.ctas_per_sm, config.ctas_per_sm), (last, last))
+        ctas * (busy + idle / together)
+        for ctas, together in ((rounds * resident, resident), (last, last))
         if ctas
-        for busy, idle in [_cycles(geometry, target, resident)]
+        for busy, idle in [_cycles(geometry, target, together)]
     )
 
 
 def cta_cycles(geometry: SimtGeometry, target: Target) -> tuple[float, float]:
     """Estimated SM cycles of one CTA: those that keep the SM busy, and those that other CTAs may hide."""
-    return _cycles(geometry, target, min(geometry.config.ctas_per_sm, ceil_div(geometry.ctas, target.sm_count)))
+    return _cycles(geometry, target, min(resident_ctas(geometry, target), ceil_div(geometry.ctas, target.sm_count)))
+
+
+def resident_ctas(geometry: SimtGeometry, target: Target) -> int:
+    """CTAs that an SM holds: more than ctas_per_sm where threads with all the registers they can have leave room."""
+    config = geometry.config
+    if config.persistent:
+        return config.ctas_per_sm
+    room = (
+        target.regs_per_sm // (_MOST_REGISTERS * geometry.threads),
+        target.smem_per_sm_bytes // (geometry.smem_bytes + SMEM_RESERVE),
+        target.max_threads_per_sm // geometry.threads,
+        target.max_blocks_per_sm,
+    )
+    return max(config.ctas_per_sm, min(room))
 
 
 def _cycles(geometry: SimtGeometry, target: Target, resident: float) -> tuple[float, float]:
@@ -101,7 +113,7 @@ def _cycles(geometry: SimtGeometry, target: Target, resident: float) -> tuple[fl
     work *= 1 + _SLICE * (config.slices - 1)
     work *= _CODE_MISSES if geometry.straight_ffmas > _CODE_FFMAS else 1
     work *= shape_cost(geometry)
-    work *= _ALONE if config.ctas_per_sm == 1 else 1
+    work *= _ALONE if resident_ctas(geometry, target) == 1 else 1
     work += store.run_cycles * geometry.runs * config.block_n
     staged = config.block_c * (config.tile_n * geometry.rows * geometry.columns + geometry.taps * config.block_n)
     stores = _written_bytes(geometry) * config.block_n / store.bytes_per_cycle

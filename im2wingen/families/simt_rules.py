@@ -9,7 +9,7 @@ from im2wingen.families.support import MAX_GRID_X, MAX_STRIDE, ceil_div, foreign
 from im2wingen.problem import ConvProblem
 from im2wingen.target import Target
 
-_SMEM_RESERVE = 1024  # bytes that the driver takes of every CTA's shared memory
+SMEM_RESERVE = 1024  # bytes that the driver takes of every CTA's shared memory
 _MAX_BOX_BYTES = 2**32 - 16  # offsets within a box are 32-bit
 _MAX_STRAIGHT_FFMAS = 6144  # an instruction is 16 bytes, the instruction cache 128 KiB
 
@@ -62,7 +62,7 @@ def _threads_fit(geometry: SimtGeometry, target: Target) -> bool:
 
 
 def _shared_memory_fits(geometry: SimtGeometry, target: Target) -> bool:
-    resident = geometry.config.ctas_per_sm * (geometry.smem_bytes + _SMEM_RESERVE)
+    resident = geometry.config.ctas_per_sm * (geometry.smem_bytes + SMEM_RESERVE)
     return geometry.smem_bytes <= target.smem_per_block_bytes and resident <= target.smem_per_sm_bytes
 
 
