@@ -52,7 +52,7 @@ def default(problem: ConvProblem, target: Target) -> MmaConfig:
         wanted = thread_registers(problem, config)
         wanted += staging_registers(problem, config)
         spills = wanted - _SAVED > register_limit(target, config)
-        # the model sees no difference in an early launch, which pays where all is quick but tap by tap, or in spread copies
+        # the model sees no difference in spread copies or an early launch, which pays where all is quick but tap by tap
         early_start = quick and config.staging != "tap"
         extras = (config.programmatic_launch != early_start) + config.spread_copies
         price = _SPLIT_SPILLED if splits(problem) else _SPILLED
