@@ -263,22 +263,24 @@ def store_early_starter(problem, family_name, **changes):
 
 
 @pytest.mark.parametrize(
-    ("changes", "prepacked"),
+    ("family", "layout", "channels", "changes", "prepacked"),
     [
-        ({"pack_kernel": True}, True),  # nothing else keeps it from x
-        ({"pack_kernel": True, "early_packing": True}, False),
-        ({"pack_kernel": False, "early_packing": False}, False),
+        ("wgmma_rows", "nhwc", 8, {"pack_kernel": True}, True),  # nothing else keeps it from x
+        ("wgmma_rows", "nhwc", 8, {"pack_kernel": True, "early_packing": True}, False),
+        ("wgmma_rows", "nhwc", 8, {"pack_kernel": False, "early_packing": False}, False),
+        ("wgmma", "nchw", 64, {"early_packing": True}, False),
+        ("mma", "nchw", 64, {}, False),
     ],
-    ids=["packed before", "packed early", "packed by each CTA"],
+    ids=["packed before", "packed early", "packed by each CTA", "all turned early", "mma"],
 )
-def test_a_layer_waits_for_the_one_that_makes_its_input(torch, changes, prepacked):
+def test_a_layer_waits_for_the_one_that_makes_its_input(torch, family, layout, channels, changes, prepacked):
     """All kernels begin early, as far as they may."""
-    make_x = ConvProblem.parse("n64c64h112w112k8r1s1")
-    use_x = ConvProblem.parse("n64c8h112w112k64r3s3")
+    make_x = ConvProblem.parse(f"n64c64h112w112k{channels}r1s1", layout=layout)
+    use_x = ConvProblem.parse(f"n64c{channels}h112w112k64r3s3", layout=layout)
     store_early_starter(make_x, "wgmma")
-    store_early_starter(use_x, "wgmma_rows", **changes)
+    store_early_starter(use_x, family, **changes)
     first, second = load(make_x), load(use_x)
-    assert (first.provenance.family, second.provenance.family) == ("wgmma", "wgmma_rows")
+    assert (first.provenance.family, second.provenance.family) == ("wgmma", family)
     sources = [data(torch, make_x, seed=seed)[0] for seed in range(4)]
     w1, w2 = data(torch, make_x)[1], data(torch, use_x)[1]
     packed1, packed2 = first.pack(w1), second.pack(w2) if prepacked else w2
