@@ -242,7 +242,7 @@ class WgmmaRowsGeometry:
         config = self.config
         buffers = config.teams * config.raw_stages
         bias = 0 if self.problem.epilogue == "none" else config.block_n * 4
-        blocks = config.ring_blocks + self.mirrored_blocks
+        blocks = 2 * config.ring_blocks + self.mirrored_blocks
         scales = _SCALE_BYTES * (blocks + 2 * config.num_transformer_warps) if self.split else 0
         staged = 6 * config.num_consumer_warpgroups if config.staged_y else 0
         barriers = (2 * config.ring_blocks + 2 * buffers + config.num_consumer_warpgroups + 1 + staged) * _BARRIER_BYTES
