@@ -17,6 +17,7 @@ SECTOR_BYTES = 32
 _BARRIER_BYTES = 8
 _SCALE_BYTES = 8
 _PARTIAL_STEPS = 9  # of fp32, of products of high parts
+_TWO_SETS_THREADS = 512  # of fp32: with more, registers are for one set of accumulators of partial sums
 _SHORT_STEPS = 6  # of a window whose steps are partial sums
 _OTHER_REGISTERS = 80  # of a thread that doesn't multiply, where consumers ask for more
 _MAX_REGISTERS = 240
@@ -180,7 +181,7 @@ class WgmmaRowsGeometry:
         """Registers of a thread that hold sums."""
         tile = self.config.block_n // 2
         if self.split:
-            return tile * (3 if self.partial_sums > 2 else 2)
+            return tile * (3 if self.partial_sums > 2 and self.config.threads <= _TWO_SETS_THREADS else 2)
         return tile * self.config.item_tiles
 
     @property
@@ -242,7 +243,7 @@ class WgmmaRowsGeometry:
         config = self.config
         buffers = config.teams * config.raw_stages
         bias = config.block_n * 4 if self.split and self.problem.epilogue != "none" else 0
-        blocks = 2 * config.ring_blocks + self.mirrored_blocks
+        blocks = config.ring_blocks + self.mirrored_blocks
         scales = _SCALE_BYTES * (blocks + 2 * config.num_transformer_warps) if self.split else 0
         staged = 6 * config.num_consumer_warpgroups if config.staged_y else 0
         barriers = (2 * config.ring_blocks + 2 * buffers + config.num_consumer_warpgroups + 1 + staged) * _BARRIER_BYTES

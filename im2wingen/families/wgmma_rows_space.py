@@ -29,7 +29,9 @@ _L2_SIZES = 2  # of x, w and y together, from which on their traffic is DRAM's
 _UNIT_TILES = 3
 _FEW_ROWS = 4  # of a CTA: they wait for x longer than for anything else
 _CRAMPED = 1.4  # times the estimate where two consumers and a spare block don't fit
-_WHOLE_GROUP = 3  # transformers that are a warpgroup with the loading warp, which may hand registers to consumers
+_WHOLE_GROUP = (
+    3  # transformers that are a warpgroup with the loading warp, which may hand registers to consumers; or 4 more
+)
 
 
 def suggest(problem: ConvProblem, target: Target, choose: Choose) -> WgmmaRowsConfig:
@@ -233,7 +235,9 @@ def _stagings(config: WgmmaRowsConfig, problem: ConvProblem, target: Target) -> 
 
 
 def _transformers(config: WgmmaRowsConfig, problem: ConvProblem) -> tuple[int, ...]:
-    if config.staged_y or problem.precision == "fp32":
+    if problem.precision == "fp32":
+        return (_WHOLE_GROUP, _WHOLE_GROUP + 4, 4, 2, 6, 1)
+    if config.staged_y:
         return (_WHOLE_GROUP, 4, 2, 6, 1)
     return (4, 3, 2, 6, 1)
 

@@ -34,6 +34,15 @@ __device__ __forceinline__ int first_slot_of(int item) {
   return kRowItems ? item / ROW_ITEMS * ROW_SLOTS + item % ROW_ITEMS * ITEM_SLOTS : item * ITEM_SLOTS;
 }
 
+// Consumers' turns: item `number` of the CTA is multiplied once the products of the one kMultiplying before are nearly done.
+__device__ __forceinline__ void await_turn(const Smem& smem, int number) {
+  const int before = number - kMultiplying;
+  if (before >= 0) wait(smem.multiplied + before % kConsumers, before / kConsumers & 1);
+}
+__device__ __forceinline__ void end_turn(const Smem& smem, int index, int lane) {
+  if (lane == 0) ptx::mbarrier_arrive(smem.multiplied + index);
+}
+
 // Consumer `index` takes every kConsumers-th item; they take turns also from one segment to the next.
 __device__ __forceinline__ void consume(const Smem& smem, int index, int warp, int lane, const Element* x, const Element* w,
                                         const Element* bias, Element* y) {
@@ -83,14 +92,13 @@ __device__ __forceinline__ void consume(const Smem& smem, int index, int warp, i
           float sum[WGMMA_N / 2], even[WGMMA_N / 2], odd[WGMMA_N / 2];  // and partial sums
           const SlotScales scales(smem.scales, first_block + row, item, tile);
           // anew for each tile: descriptors of all filters would take too many registers
-          const bool ends = tile + 1 == ITEM_TILES;
-          multiply_split(sum, even, odd, windows, smem, tile * 64, first_slot, scales, blocks, first_block + row,
-                         first_block + unneeded, ends, index, lane);
-          if (kTurns && !kEarlyTurn && ends) end_turn(smem, index, lane);
+          multiply_split<0>(sum, even, kOneSet ? even : odd, windows, tile * 64, smem_units(smem.filters), scales, [&] {
+            if (kTurns && tile + 1 == ITEM_TILES) end_turn(smem, index, lane);
+          });
           const Bounds bounds = bounds_of(scales);
-          finish_split(sum, filter_scales, filter_limit, smem.bias, item, bounds);
           __syncwarp();  // all lanes have read the blocks' scales
           if (tile == ITEM_TILES - 1) blocks.release_below(first_block + unneeded);
+          finish_split(sum, filter_scales, filter_limit, smem.bias, item, bounds);
           if (kStaged && tile == 0) await_place(smem, staged);
           store_tile(sum, item, staged, tile, smem.staging, y, probe, policy);
         }

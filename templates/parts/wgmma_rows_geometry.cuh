@@ -32,8 +32,7 @@ constexpr int LEAST_PIXELS = !kRowItems ? ITEM_SLOTS - HALO_SLOTS * (ITEM_SLOTS 
                              : Q % ITEM_SLOTS == 0 ? ITEM_SLOTS : Q % ITEM_SLOTS;
 constexpr bool kSharedSectors = LEAST_PIXELS >= SECTOR;  // then a sector's pixels are of two items at most
 constexpr int BIAS_BYTES = kHasBias && kSplit ? WGMMA_N * 4 : 0;
-constexpr int kScales = 2 * kRingBlocks;  // of blocks: they are read when the blocks have been given back
-constexpr int SCALE_BYTES = kSplit ? (kScales + MIRRORED_BLOCKS + 2 * kTransformers) * 8 : 0;  // and ranges
+constexpr int SCALE_BYTES = kSplit ? (kRingBlocks + MIRRORED_BLOCKS + 2 * kTransformers) * 8 : 0;  // and ranges
 constexpr int64_t INPUT_BYTES = int64_t(N) * H * W * C * sizeof(Element);
 constexpr int64_t INPUT_UNITS_END = INPUT_BYTES / 16 * 16;  // bulk copies end here
 
@@ -59,7 +58,7 @@ struct Smem {
   unsigned char* filters;  // (PARTS, CHUNKS, WGMMA_N), 16 bytes each; then the columns' scales
   Element* staging;        // (WGMMA_N, STAGING_PITCH): rings of pixels, if kStaged
   float* bias;             // (WGMMA_N), of the columns, if kSplit
-  Scale* scales;           // (kScales + MIRRORED_BLOCKS) of split blocks
+  Scale* scales;           // (kRingBlocks + MIRRORED_BLOCKS) of split blocks
   Range* ranges;           // (2, kTransformers): what each warp of a team has seen, of a block and the next
   uint64_t *block_full, *block_empty, *raw_full, *raw_empty, *multiplied, *filters_full, *staged, *stored;
 };
@@ -71,7 +70,7 @@ __device__ __forceinline__ Smem shared_memory(unsigned char* memory) {
   smem.staging = reinterpret_cast<Element*>(smem.filters + FILTER_BYTES);
   smem.bias = reinterpret_cast<float*>(smem.filters + FILTER_BYTES + STAGING_BYTES);
   smem.scales = reinterpret_cast<Scale*>(smem.filters + FILTER_BYTES + STAGING_BYTES + BIAS_BYTES);
-  smem.ranges = reinterpret_cast<Range*>(smem.scales + kScales + MIRRORED_BLOCKS);
+  smem.ranges = reinterpret_cast<Range*>(smem.scales + kRingBlocks + MIRRORED_BLOCKS);
   smem.block_full = reinterpret_cast<uint64_t*>(smem.filters + FILTER_BYTES + STAGING_BYTES + BIAS_BYTES + SCALE_BYTES);
   smem.block_empty = smem.block_full + kRingBlocks;
   smem.raw_full = smem.block_empty + kRingBlocks;
@@ -85,7 +84,7 @@ __device__ __forceinline__ Smem shared_memory(unsigned char* memory) {
 __device__ __forceinline__ void init_barriers(const Smem& smem) {
   for (int i = 0; i < kRingBlocks; ++i) {
     ptx::mbarrier_init(smem.block_full + i, kTeamWarps);
-    ptx::mbarrier_init(smem.block_empty + i, (kSplit ? 128 : 4) * kConsumers);
+    ptx::mbarrier_init(smem.block_empty + i, 4 * kConsumers);
   }
   for (int i = 0; i < RAW_BUFFERS; ++i) {
     ptx::mbarrier_init(smem.raw_full + i, 1);

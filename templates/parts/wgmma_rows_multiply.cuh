@@ -97,25 +97,8 @@ struct Blocks {
 #pragma unroll 1
     for (; empty < end; ++empty) {
       acquire_below(empty + 1);
-      if (kSplit || lane == 0) ptx::mbarrier_arrive(smem.block_empty + next_empty.stage);
-      next_empty.advance();
-    }
-  }
-  // Of blocks that the warp has acquired.
-  __device__ __forceinline__ void release_acquired_below(int end) {
-#pragma unroll 1
-    for (; empty < end; ++empty) {
-      if (kSplit || lane == 0) ptx::mbarrier_arrive(smem.block_empty + next_empty.stage);
+      if (lane == 0) ptx::mbarrier_arrive(smem.block_empty + next_empty.stage);
       next_empty.advance();
     }
   }
 };
-
-// Consumers' turns: item `number` of the CTA is multiplied once the products of the one kMultiplying before are nearly done.
-__device__ __forceinline__ void await_turn(const Smem& smem, int number) {
-  const int before = number - kMultiplying;
-  if (before >= 0) wait(smem.multiplied + before % kConsumers, before / kConsumers & 1);
-}
-__device__ __forceinline__ void end_turn(const Smem& smem, int index, int lane) {
-  if (lane == 0) ptx::mbarrier_arrive(smem.multiplied + index);
-}

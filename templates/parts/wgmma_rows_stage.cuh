@@ -118,9 +118,8 @@ __device__ __forceinline__ void transform(const Smem& smem, const Member& member
       __syncwarp();
       if (member.lane == 0) {
         if (kSplit && member.warp == 0) {
-          const int at = (first_block + block) % kScales;
-          smem.scales[at] = scale_of(scaling);
-          if (at < MIRRORED_BLOCKS) smem.scales[at + kScales] = scale_of(scaling);
+          smem.scales[place] = scale_of(scaling);
+          if (place < MIRRORED_BLOCKS) smem.scales[place + kRingBlocks] = scale_of(scaling);
         }
         ptx::mbarrier_arrive(smem.block_full + place);
       }

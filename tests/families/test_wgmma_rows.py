@@ -103,7 +103,7 @@ def test_sizes_of_4_byte_elements_by_hand() -> None:
     assert (fp32.steps, fp32.products, fp32.partial_sums, fp32.accumulators) == (12, 36, 2 + 2, 3 * 16)
     assert tf32.ring_bytes == fp32.ring_bytes == 6 * (12 + 8) * 12 * 16
     assert fp32.filter_bytes == 2 * 24 * 32 * 16 + 32 * 8
-    assert fp32.smem_bytes - fp32.ring_bytes - fp32.filter_bytes == 4 * 1136 + (32 + 4) * 8 + (24 + 8 + 1 + 1) * 8
+    assert fp32.smem_bytes - fp32.ring_bytes - fp32.filter_bytes == 4 * 1136 + (20 + 4) * 8 + (24 + 8 + 1 + 1) * 8
 
 
 def test_items_of_a_row_need_no_copies_of_blocks() -> None:

@@ -112,7 +112,7 @@ MUTANTS = {
     "more bytes are expected": one("arrive_expect_tx(full, bytes)", "arrive_expect_tx(full, bytes + 16)"),
     "fewer bytes are expected": one("arrive_expect_tx(full, bytes)", "arrive_expect_tx(full, bytes - 16)"),
     "one channel's rows are expected": one("bytes += load_rows<false>", "bytes = load_rows<false>", **CHANNELS_FIRST),
-    "one consumer gives a block back for two": one("(kSplit ? 128 : 4) * kConsumers", "4"),
+    "one consumer gives a block back for two": one("block_empty + i, 4 * kConsumers", "block_empty + i, 4"),
     "the barriers' init is not fenced": one("ptx::fence_mbarrier_init();", ""),
     "barriers are used before they are there": one("__syncthreads();  // the barriers are there", ""),
     # ---- what is given back, and when ----
@@ -159,7 +159,7 @@ MUTANTS = {
     "a consumer takes its neighbour's items": one("int next = index;", "int next = index + 1;"),
     # ---- descriptors ----
     "the second tile is the first": one("2 * step + 1], tile * 64)", "2 * step + 1], 0)", **TWO_TILES),
-    "a window's second chunk is the first": one("| (units_away(second) - units_away(first)) << 16", "| 0 << 16"),
+    "a window's second chunk is the first": one("(units_away(second) - units_away(first)) << 16", "0 << 16"),
     "the blocks of a window are neighbours": one("chunk.block * BLOCK_STEP *", "chunk.block * 2 *"),
     "the slots of a window are neighbours": one(
         "chunk.slot * SLOT_STEP;", "chunk.slot;", shape="n2c3h9w15k8r3s5", config={"slot_columns": 2}

@@ -71,6 +71,11 @@ def scaled(scale: float) -> Make:
 
 CASES = {
     "normal": Case(scaled(1.0)),
+    "one set of accumulators": Case(  # consumers take turns, and so does the ring
+        scaled(1.0),
+        shape="n2c3h47w17k24r7s7st2pad3",
+        config={"block_rows": 4, "num_consumer_warpgroups": 4, "multiplying_consumers": 1},
+    ),
     "tiny": Case(scaled(1e-30)),
     "huge": Case(scaled(1e30), scaled(1e5), layout="nchw"),
     "tiny by huge": Case(scaled(1e-30), scaled(1e30)),
@@ -94,7 +99,7 @@ CASES = {
     "tiny weights alone": Case(without_channel_1, sparse),
     "blocks of other scales": Case(
         lambda rng, shape: scaled(1.0)(rng, shape) * 10.0 ** rng.uniform(-12, 12, (shape[0], shape[1], 1, 1)),
-        shape="n2c3h47w17k24r7s7st2pad3",  # the ring of scales turns
+        shape="n2c3h31w17k24r7s7st2pad3",  # the ring turns
     ),
     "zeros": Case(scaled(0.0), config={"item_tiles": 2}),
     # times the filter's scale, sums are beyond fp32
@@ -130,19 +135,21 @@ class Mutant:
     template: str = "wgmma_rows"
 
 
-OTHER_SCALES, BESIDE_TINY = "blocks of other scales", "large beside tiny"
+OTHER_SCALES, BESIDE_TINY, ONE_SET = "blocks of other scales", "large beside tiny", "one set of accumulators"
 STORED = "magnitude >= least && magnitude <= LARGEST_OUTPUT ?"
 MUTANTS = {
-    "low parts of x are left out": Mutant("descriptor(step + PART_PLANES)", "descriptor(step)"),
-    "low parts of w are left out": Mutant("WGMMA_N + FILTER_CHUNKS)", "WGMMA_N)"),
+    "low parts of x are left out": Mutant("descriptor(x + PART_PLANES)", "descriptor(x)"),
+    "low parts of w are left out": Mutant("descriptor(w + FILTER_CHUNKS)", "descriptor(w)"),
     "low parts count as much": Mutant("1.0f : 1.0f / LOW_UNITS", "1.0f : 1.0f"),
-    "a partial sum is forgotten": Mutant("down[i / 2 % 2], sum[i]);", "down[i / 2 % 2], 0.0f);"),
-    "a block has the scale of the window's first": Mutant(
-        "place[half] + block * BLOCK_STEP", "place[half]", OTHER_SCALES
+    "blocks are given back early": Mutant(
+        "Probe probe;\n", "Probe probe; blocks.release_below(first_block + unneeded);\n", ONE_SET
     ),
-    "a slot has the scale of the item's first": Mutant("block % kScales + row", "block % kScales", OTHER_SCALES),
+    "of one set of accumulators sums are added twice": Mutant("!kOneSet && PARTIAL > 0", "PARTIAL > 0", ONE_SET),
+    "a partial sum is forgotten": Mutant("PARTIAL == 0 ?", "true ?"),
+    "a block has the scale of the window's first": Mutant("[partial.block]->down", "[0]->down", OTHER_SCALES),
+    "a slot has the scale of the item's first": Mutant("+ (row - first_row) +", "+", OTHER_SCALES),
     "scales lie elsewhere the second time": Mutant(
-        "[at + kScales] = scale", "[(at + 1) % MIRRORED_BLOCKS + kScales] = scale", OTHER_SCALES
+        "[place + kRingBlocks] = scale", "[(place + 1) % MIRRORED_BLOCKS + kRingBlocks] = scale", OTHER_SCALES
     ),
     "a team's first warp looks alone": Mutant("i < kTeamWarps; ++i) range", "i < 0; ++i) range", "decades in teams"),
     "scales have no end": Mutant(", 253u)", ", 1000u)", "x of few bits"),
