@@ -18,6 +18,7 @@ _BARRIER_BYTES = 8
 _SCALE_BYTES = 8
 _PARTIAL_STEPS = 9  # of fp32, of products of high parts
 _TWO_SETS_THREADS = 512  # of fp32: with more, registers are for one set of accumulators of partial sums
+_STAGED_ITEMS = 2  # of fp32, at most
 _SHORT_STEPS = 6  # of a window whose steps are partial sums
 _OTHER_REGISTERS = 80  # of a thread that doesn't multiply, where consumers ask for more
 _MAX_REGISTERS = 240
@@ -234,7 +235,8 @@ class WgmmaRowsGeometry:
         consumers, slots = self.config.num_consumer_warpgroups, self.config.item_slots
         long = self.config.row_order == "strips" and self.problem.p * self.problem.q >= consumers * slots
         changes = 1 if long and consumers > 1 else consumers - 1  # of the segment, between staged items
-        pixels = consumers * slots * self.problem.element_bytes + 2 * SECTOR_BYTES * (changes + 1)
+        items = min(consumers, _STAGED_ITEMS) if self.split else consumers
+        pixels = items * slots * self.problem.element_bytes + 2 * SECTOR_BYTES * (changes + 1)
         return self.config.block_n * (pixels + CHUNK_BYTES)
 
     @property

@@ -29,9 +29,7 @@ _L2_SIZES = 2  # of x, w and y together, from which on their traffic is DRAM's
 _UNIT_TILES = 3
 _FEW_ROWS = 4  # of a CTA: they wait for x longer than for anything else
 _CRAMPED = 1.4  # times the estimate where two consumers and a spare block don't fit
-_WHOLE_GROUP = (
-    3  # transformers that are a warpgroup with the loading warp, which may hand registers to consumers; or 4 more
-)
+_WHOLE_GROUP = 3  # transformers that are a warpgroup with the loading warp, which may hand registers to consumers
 
 
 def suggest(problem: ConvProblem, target: Target, choose: Choose) -> WgmmaRowsConfig:

@@ -71,10 +71,11 @@ def scaled(scale: float) -> Make:
 
 CASES = {
     "normal": Case(scaled(1.0)),
-    "one set of accumulators": Case(  # consumers take turns, and so does the ring
+    "one set of accumulators": Case(  # consumers take turns and wait for room in staging, the ring turns
         scaled(1.0),
-        shape="n2c3h47w17k24r7s7st2pad3",
-        config={"block_rows": 4, "num_consumer_warpgroups": 4, "multiplying_consumers": 1},
+        layout="nhwc-nchw",
+        shape="n4c3h18w19k16r3s3",
+        config={"block_rows": 3, "num_consumer_warpgroups": 4, "multiplying_consumers": 1},
     ),
     "tiny": Case(scaled(1e-30)),
     "huge": Case(scaled(1e30), scaled(1e5), layout="nchw"),
@@ -144,6 +145,7 @@ MUTANTS = {
     "blocks are given back early": Mutant(
         "Probe probe;\n", "Probe probe; blocks.release_below(first_block + unneeded);\n", ONE_SET
     ),
+    "items lie where others do": Mutant("number - STAGED_ITEMS - i", "number - kConsumers - i", ONE_SET),
     "of one set of accumulators sums are added twice": Mutant("!kOneSet && PARTIAL > 0", "PARTIAL > 0", ONE_SET),
     "a partial sum is forgotten": Mutant("PARTIAL == 0 ?", "true ?"),
     "a block has the scale of the window's first": Mutant("[partial.block]->down", "[0]->down", OTHER_SCALES),
