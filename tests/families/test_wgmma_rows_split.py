@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from mutants import mutate
 from numpy.typing import NDArray
-from wgmma_rows_cases import TWO_SMS, config_of
+from wgmma_rows_cases import TWO_SMS, config_of, verify
 
 from im2wingen.emulator import run_plan
 from im2wingen.families.wgmma_rows import WGMMA_ROWS
@@ -121,6 +121,12 @@ def test_any_magnitudes(name: str) -> None:
     y, far = convolve_case(CASES[name])
     assert np.isfinite(y).all()
     assert not far.any()
+
+
+def test_lanes_of_a_warp_may_be_far_apart() -> None:
+    """In this order of threads one that gave back blocks for its warp left lanes behind, which waited for ever."""
+    problem = ConvProblem.parse("n6c1h40w66k8r1s3", layout="nchw", precision="fp32")
+    verify(problem, config_of(problem, num_consumer_warpgroups=4, ring_blocks=40), seeds=(2,))
 
 
 # ---- broken on purpose ----
