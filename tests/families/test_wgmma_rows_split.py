@@ -125,7 +125,7 @@ def test_any_magnitudes(name: str) -> None:
 
 def test_lanes_of_a_warp_may_be_far_apart() -> None:
     """In this order of threads one that gave back blocks for its warp left lanes behind, which waited for ever."""
-    problem = ConvProblem.parse("n6c1h40w66k8r1s3", layout="nchw", precision="fp32")
+    problem = ConvProblem.parse("n6c1h40w66k8r1s3", layout="nchw", precision="fp32", epilogue="bias_relu")
     verify(problem, config_of(problem, num_consumer_warpgroups=4, ring_blocks=40), seeds=(2,))
 
 
