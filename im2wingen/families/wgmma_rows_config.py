@@ -18,7 +18,6 @@ _BARRIER_BYTES = 8
 _SCALE_BYTES = 8
 _PARTIAL_STEPS = 9  # of fp32, of products of high parts
 _TWO_SETS_THREADS = 512  # of fp32: with more, registers are for one set of accumulators of partial sums
-_STAGED_ITEMS = 2  # of fp32, at most
 _SHORT_STEPS = 6  # of a window whose steps are partial sums
 _OTHER_REGISTERS = 80  # of a thread that doesn't multiply, where consumers ask for more
 _MAX_REGISTERS = 240
@@ -174,7 +173,7 @@ class WgmmaRowsGeometry:
     @property
     def partial_sums(self) -> int:
         """That a tile of split elements adds up in fp32."""
-        steps = 1 if self.steps <= _SHORT_STEPS else _PARTIAL_STEPS
+        steps = 1 if self.is_short else _PARTIAL_STEPS
         return self.window_blocks + sum(ceil_div(chunks // 2, steps) for chunks in self.block_chunks)
 
     @property
@@ -206,6 +205,11 @@ class WgmmaRowsGeometry:
         return parts * round_up(15 + rows + 4, 16)
 
     @property
+    def is_short(self) -> bool:
+        """Whether steps are partial sums, of split elements."""
+        return self.steps <= _SHORT_STEPS
+
+    @property
     def filter_bytes(self) -> int:
         """Of the channels of a CTA."""
         scales = _SCALE_BYTES if self.split else 0
@@ -235,7 +239,9 @@ class WgmmaRowsGeometry:
         consumers, slots = self.config.num_consumer_warpgroups, self.config.item_slots
         long = self.config.row_order == "strips" and self.problem.p * self.problem.q >= consumers * slots
         changes = 1 if long and consumers > 1 else consumers - 1  # of the segment, between staged items
-        items = min(consumers, _STAGED_ITEMS) if self.split else consumers
+        items = consumers
+        if self.split and consumers >= 3:  # blocks need the room more
+            items = consumers - 1 if self.is_short else 2
         pixels = items * slots * self.problem.element_bytes + 2 * SECTOR_BYTES * (changes + 1)
         return self.config.block_n * (pixels + CHUNK_BYTES)
 

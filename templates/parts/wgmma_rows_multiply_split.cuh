@@ -3,7 +3,6 @@
 // what the block's scale took away. high * high has partial sums of PARTIAL_STEPS steps at most. The other products count
 // 2^-11 as much, and so do their errors: a partial sum of them is a whole block's.
 // Short windows are added up step by step, small sums first: strict fp32 is as exact there.
-constexpr bool kShortWindow = STEPS <= 6;
 constexpr int PARTIAL_STEPS = kShortWindow ? 1 : 9;
 constexpr bool kOneSet = THREADS > 512;  // of accumulators of partial sums: so many threads have few registers
 struct Partial {

@@ -170,6 +170,7 @@ GEOMETRIES = {
     "tf32": ("n2c3h31w33k96r7s7st2pad3", "nchw", {"item_tiles": 2, "precision": "tf32"}),
     "fp32": ("n2c3h31w33k96r11s11st4", "nhwc", {"block_n": 48, "precision": "fp32"}),
     "tf32, NCHW out": ("n2c3h31w33k96r7s7st2pad3", "nchw", {"staged_y": False, "precision": "tf32"}),
+    "fp32, short, NCHW out": ("n2c3h17w16k24r3s3", "nchw", {"num_consumer_warpgroups": 4, "precision": "fp32"}),
     "fp32, NCHW out": ("n2c5h17w16k24r5s4", "nhwc-nchw", {"num_consumer_warpgroups": 3, "precision": "fp32"}),
 }  # fmt: skip
 
