@@ -16,7 +16,8 @@ CHUNK_BYTES = 16
 SECTOR_BYTES = 32
 _BARRIER_BYTES = 8
 _SCALE_BYTES = 8
-_PARTIAL_STEPS = 4  # of fp32, of products of high parts
+_PARTIAL_STEPS = 9  # of fp32, of products of high parts
+_TWO_SETS_THREADS = 512  # of fp32: with more, registers are for one set of accumulators of partial sums
 _SHORT_STEPS = 6  # of a window whose steps are partial sums
 _OTHER_REGISTERS = 80  # of a thread that doesn't multiply, where consumers ask for more
 _MAX_REGISTERS = 240
@@ -173,7 +174,7 @@ class WgmmaRowsGeometry:
     @property
     def partial_sums(self) -> int:
         """That a tile of split elements adds up in fp32."""
-        steps = 1 if self.steps <= _SHORT_STEPS else _PARTIAL_STEPS
+        steps = 1 if self.is_short else _PARTIAL_STEPS
         return self.window_blocks + sum(ceil_div(chunks // 2, steps) for chunks in self.block_chunks)
 
     @property
@@ -181,7 +182,7 @@ class WgmmaRowsGeometry:
         """Registers of a thread that hold sums."""
         tile = self.config.block_n // 2
         if self.split:
-            return tile * (3 if self.partial_sums > 2 else 2)
+            return tile * (3 if self.partial_sums > 2 and self.config.threads <= _TWO_SETS_THREADS else 2)
         return tile * self.config.item_tiles
 
     @property
@@ -203,6 +204,11 @@ class WgmmaRowsGeometry:
         parts, pixel = (1, problem.c) if problem.x_layout == "nhwc" else (problem.c, 1)
         rows = self.config.block_rows * problem.w * pixel * problem.element_bytes
         return parts * round_up(15 + rows + 4, 16)
+
+    @property
+    def is_short(self) -> bool:
+        """Whether steps are partial sums, of split elements."""
+        return self.steps <= _SHORT_STEPS
 
     @property
     def filter_bytes(self) -> int:
@@ -234,7 +240,10 @@ class WgmmaRowsGeometry:
         consumers, slots = self.config.num_consumer_warpgroups, self.config.item_slots
         long = self.config.row_order == "strips" and self.problem.p * self.problem.q >= consumers * slots
         changes = 1 if long and consumers > 1 else consumers - 1  # of the segment, between staged items
-        pixels = consumers * slots * self.problem.element_bytes + 2 * SECTOR_BYTES * (changes + 1)
+        items = consumers
+        if self.split and consumers >= 3:  # blocks need the room more
+            items = consumers - 1 if self.is_short else 2
+        pixels = items * slots * self.problem.element_bytes + 2 * SECTOR_BYTES * (changes + 1)
         return self.config.block_n * (pixels + CHUNK_BYTES)
 
     @property

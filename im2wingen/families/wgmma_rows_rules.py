@@ -9,6 +9,7 @@ from im2wingen.target import Target
 MAX_CHANNELS = 15
 MAX_PRODUCTS = 256  # those of a tile are unrolled
 _OTHER_REGISTERS = 44  # of a consumer's thread, beside its accumulators
+_SPLIT_OTHER_REGISTERS = 32  # which are used one set after the other
 
 
 def unsupported(problem: ConvProblem, target: AnyTarget) -> str | None:
@@ -111,7 +112,8 @@ RULES = (
     Rule(
         sentence="the accumulators fit a thread's registers",
         holds=lambda problem, target, config: (
-            _geometry(problem, config).accumulators + _OTHER_REGISTERS
+            _geometry(problem, config).accumulators
+            + (_SPLIT_OTHER_REGISTERS if problem.precision == "fp32" else _OTHER_REGISTERS)
             <= (_geometry(problem, config).consumer_registers(target) or config.registers(target))
         ),
     ),

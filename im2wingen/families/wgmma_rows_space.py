@@ -28,6 +28,7 @@ _L2_SIZES = 2  # of x, w and y together, from which on their traffic is DRAM's
 # Of the first choice's unit, one a consumer: of fewer, one that is half empty costs more than bursts gain.
 _UNIT_TILES = 3
 _FEW_ROWS = 4  # of a CTA: they wait for x longer than for anything else
+_BEGINNING_ROWS = 50  # of a CTA: up to so many, it counts how soon the ring is full
 _CRAMPED = 1.4  # times the estimate where two consumers and a spare block don't fit
 _WHOLE_GROUP = 3  # transformers that are a warpgroup with the loading warp, which may hand registers to consumers
 
@@ -53,7 +54,7 @@ def suggest(problem: ConvProblem, target: Target, choose: Choose) -> WgmmaRowsCo
         ("multiplying_consumers", _turns),
         ("num_transformer_warps", _transformers),
         ("team_warps", _teams),
-        ("raw_stages", (2, 1, 3)),
+        ("raw_stages", partial(_raw_stages, target)),
         ("ring_blocks", partial(_rings, target)),
     ):
         wanted = values(config, problem) if callable(values) else values
@@ -235,7 +236,12 @@ def _stagings(config: WgmmaRowsConfig, problem: ConvProblem, target: Target) -> 
 
 
 def _transformers(config: WgmmaRowsConfig, problem: ConvProblem) -> tuple[int, ...]:
-    if config.staged_y or problem.precision == "fp32":
+    if problem.precision == "fp32":
+        # two consumers beside so many have registers for both sets of sums
+        several = config.row_items and config.num_consumer_warpgroups == 2
+        many = several and WgmmaRowsGeometry(problem=problem, config=config).halo_blocks > 0
+        return (_WHOLE_GROUP + 4, _WHOLE_GROUP, 4, 2, 6, 1) if many else (_WHOLE_GROUP, _WHOLE_GROUP + 4, 4, 2, 6, 1)
+    if config.staged_y:
         return (_WHOLE_GROUP, 4, 2, 6, 1)
     return (4, 3, 2, 6, 1)
 
@@ -246,6 +252,14 @@ def _teams(config: WgmmaRowsConfig, problem: ConvProblem) -> list[int]:
     together = problem.element_bytes == 4 and (config.row_items or config.row_order == "units")
     wanted = (warps, 1, 2) if together else (1, 2, warps)
     return [team for team in dict.fromkeys(wanted) if warps % team == 0]
+
+
+def _raw_stages(target: Target, config: WgmmaRowsConfig, problem: ConvProblem) -> tuple[int, ...]:
+    """Two of each team; one where long tiles that are staged want a block rather, and rows are many."""
+    if problem.precision != "fp32" or not config.staged_y or config.row_items or not _is_long(config, problem):
+        return (2, 1, 3)
+    rows, _ = WgmmaRowsGeometry(problem=problem, config=config).cta_rows(target)
+    return (1, 2, 3) if rows > _BEGINNING_ROWS else (2, 1, 3)
 
 
 def _pack_kernels(config: WgmmaRowsConfig, problem: ConvProblem) -> list[bool]:

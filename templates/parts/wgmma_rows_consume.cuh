@@ -92,12 +92,13 @@ __device__ __forceinline__ void consume(const Smem& smem, int index, int warp, i
           float sum[WGMMA_N / 2], even[WGMMA_N / 2], odd[WGMMA_N / 2];  // and partial sums
           const SlotScales scales(smem.scales, first_block + row, item, tile);
           // anew for each tile: descriptors of all filters would take too many registers
-          multiply_split<0>(sum, even, odd, windows, tile * 64, smem_units(smem.filters), scales);
-          if (kTurns && tile + 1 == ITEM_TILES) end_turn(smem, index, lane);
+          multiply_split<0>(sum, even, kOneSet ? even : odd, windows, tile * 64, smem_units(smem.filters), scales, [&] {
+            if (kTurns && tile + 1 == ITEM_TILES) end_turn(smem, index, lane);
+          });
           const Bounds bounds = bounds_of(scales);
-          finish_split(sum, filter_scales, filter_limit, smem.bias, item, bounds);
           __syncwarp();  // all lanes have read the blocks' scales
           if (tile == ITEM_TILES - 1) blocks.release_below(first_block + unneeded);
+          finish_split(sum, filter_scales, filter_limit, smem.bias, item, bounds);
           if (kStaged && tile == 0) await_place(smem, staged);
           store_tile(sum, item, staged, tile, smem.staging, y, probe, policy);
         }

@@ -2,6 +2,7 @@
 constexpr int THREADS = 128 * kConsumers + 32 * kTransformers + 32;
 constexpr int OTHER_REGISTERS = 80;  // of a transformer's or loader's thread, where consumers ask for more
 constexpr int STEPS = CHUNKS / 2;  // wgmmas of a tile of 64 slots
+constexpr bool kShortWindow = STEPS <= 6;
 constexpr int ITEM_SLOTS = 64 * ITEM_TILES;
 constexpr int ROW_ITEMS = ceil_div(Q, ITEM_SLOTS);  // of an output row, with kRowItems
 constexpr int MIRRORED_BLOCKS = kRowItems ? 0 : HALO_BLOCKS + (ITEM_SLOTS - 1 + HALO_SLOTS + ROW_SLOTS - 1) / ROW_SLOTS;
@@ -20,11 +21,13 @@ constexpr int FILTER_BYTES = PARTS * FILTER_CHUNKS * 16 + (kSplit ? WGMMA_N * 8 
 constexpr int SECTOR = 32 / sizeof(Element);  // what L2 writes at once
 // Rounds of barriers of staged items: who waits for an item of two rounds ago may be a round behind another consumer.
 constexpr int kStagedItems = kStaged ? 3 * kConsumers : 0;
-// Runs of pixels begin with a sector anew where the segment changes, which it does so often among items that lie in
-// staging: one of each consumer, and what the first shares with the one before.
+// Items that lie in staging: one of each consumer; of split elements fewer, for blocks need the room more, and the longer
+// products take, the seldomer a consumer has one there. Runs of pixels begin with a sector anew where the segment changes,
+// which it does so often among them and what the first shares with the one before.
+constexpr int STAGED_ITEMS = !kSplit || kConsumers < 3 ? kConsumers : kShortWindow ? kConsumers - 1 : 2;
 constexpr bool kLongSegments = kRowOrder == STRIPS && P * Q >= kConsumers * ITEM_SLOTS;  // but for a strip's two ends
 constexpr int SEGMENT_CHANGES = kLongSegments && kConsumers > 1 ? 1 : kConsumers - 1;
-constexpr int STAGED_PIXELS = kConsumers * ITEM_SLOTS + 2 * SECTOR * (SEGMENT_CHANGES + 1);
+constexpr int STAGED_PIXELS = STAGED_ITEMS * ITEM_SLOTS + 2 * SECTOR * (SEGMENT_CHANGES + 1);
 constexpr int STAGING_PITCH = STAGED_PIXELS + UNIT;  // of a channel; every other one of 8 lies in other banks
 constexpr int STAGING_BYTES = kStaged ? WGMMA_N * STAGING_PITCH * sizeof(Element) : 0;
 // The fewest pixels of an item that is followed by another one of its segment.

@@ -97,6 +97,7 @@ struct Blocks {
 #pragma unroll 1
     for (; empty < end; ++empty) {
       acquire_below(empty + 1);
+      __syncwarp();  // or a lane that is behind misses that the block was full
       if (lane == 0) ptx::mbarrier_arrive(smem.block_empty + next_empty.stage);
       next_empty.advance();
     }

@@ -3,8 +3,8 @@
 // what the block's scale took away. high * high has partial sums of PARTIAL_STEPS steps at most. The other products count
 // 2^-11 as much, and so do their errors: a partial sum of them is a whole block's.
 // Short windows are added up step by step, small sums first: strict fp32 is as exact there.
-constexpr bool kShortWindow = STEPS <= 6;
-constexpr int PARTIAL_STEPS = kShortWindow ? 1 : 4;
+constexpr int PARTIAL_STEPS = kShortWindow ? 1 : 9;
+constexpr bool kOneSet = THREADS > 512;  // of accumulators of partial sums: so many threads have few registers
 struct Partial {
   bool high;
   int block, begin, end;  // block of the window, steps
@@ -71,7 +71,7 @@ __device__ __forceinline__ void multiply_partial(float (&acc)[WGMMA_N / 2], cons
   ptx::wgmma_commit_group();
 }
 
-// Adds a partial sum, whose products may not have ended but the next one's may go on.
+// Adds a partial sum, whose products may not have ended; the next one's may go on.
 template <int PARTIAL>
 __device__ __forceinline__ void add_partial(float (&sum)[WGMMA_N / 2], float (&acc)[WGMMA_N / 2], const SlotScales& scales) {
   constexpr Partials partials = partial_sums();
@@ -80,7 +80,7 @@ __device__ __forceinline__ void add_partial(float (&sum)[WGMMA_N / 2], float (&a
 #pragma unroll
   for (int half = 0; half < 2; ++half)
     down[half] = scales.of[half][partial.block]->down * (partial.high ? 1.0f : 1.0f / LOW_UNITS);
-  ptx::wgmma_wait_group<(PARTIAL + 1 < partials.count ? 1 : 0)>();
+  ptx::wgmma_wait_group<(!kOneSet && PARTIAL + 1 < partials.count ? 1 : 0)>();
   ptx::wgmma_fence_operand(acc);
 #pragma unroll
   for (int i = 0; i < WGMMA_N / 2; ++i)
@@ -88,17 +88,21 @@ __device__ __forceinline__ void add_partial(float (&sum)[WGMMA_N / 2], float (&a
 }
 
 // The sums of 64 slots, `slots` behind the windows' first ones and the filters' scales still in them: partial sum PARTIAL
-// and those after it. `last` has the one before, which is added up while the tensor core goes on with `acc`.
-template <int PARTIAL>
+// and those after it. `last` has the one before, which is added up while the tensor core goes on with `acc`; it is `acc`
+// itself if kOneSet. Calls nearly_done() once no products but the last partial sum's are under way.
+template <int PARTIAL, class NearlyDone>
 __device__ __forceinline__ void multiply_split(float (&sum)[WGMMA_N / 2], float (&acc)[WGMMA_N / 2], float (&last)[WGMMA_N / 2],
                                                const Windows& windows, int slots, uint32_t filters,
-                                               const SlotScales& scales) {
+                                               const SlotScales& scales, NearlyDone nearly_done) {
+  constexpr bool ENDS = PARTIAL + 1 == partial_sums().count;
   multiply_partial<PARTIAL>(acc, windows, slots, filters);
-  if constexpr (PARTIAL > 0) add_partial<PARTIAL - 1>(sum, last, scales);
-  if constexpr (PARTIAL + 1 < partial_sums().count)
-    multiply_split<PARTIAL + 1>(sum, last, acc, windows, slots, filters, scales);
-  else
-    add_partial<PARTIAL>(sum, acc, scales);
+  if constexpr (ENDS) {
+    ptx::wgmma_wait_group<1>();
+    nearly_done();
+  }
+  if constexpr (!kOneSet && PARTIAL > 0) add_partial<PARTIAL - 1>(sum, last, scales);
+  if constexpr (kOneSet || ENDS) add_partial<PARTIAL>(sum, acc, scales);
+  if constexpr (!ENDS) multiply_split<PARTIAL + 1>(sum, last, acc, windows, slots, filters, scales, nearly_done);
 }
 
 // Of the blocks of a thread's two windows: the largest factor, and from what magnitude on sums are right.

@@ -37,10 +37,10 @@ struct Staging {
 __device__ __forceinline__ void await_item(uint64_t* barriers, int number) {
   if (number >= 0) wait(barriers + number % kStagedItems, number / kStagedItems & 1);
 }
-// All items but the last of the other consumers have been stored: some may be short, and lie where the new one will.
+// All items but the last STAGED_ITEMS - 1 have been stored: some may be short, and lie where the new one will.
 __device__ __forceinline__ void await_place(const Smem& smem, const StagedItem& staged) {
 #pragma unroll
-  for (int i = 0; i < kConsumers; ++i) await_item(smem.stored, staged.number - kConsumers - i);
+  for (int i = 0; i < kConsumers; ++i) await_item(smem.stored, staged.number - STAGED_ITEMS - i);
 }
 // The item and what its first sectors share with the one before are there.
 __device__ __forceinline__ void await_staged(const Smem& smem, const StagedItem& staged) {

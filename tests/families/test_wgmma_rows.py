@@ -100,7 +100,7 @@ def test_sizes_of_4_byte_elements_by_hand() -> None:
     # rows of a slot are 6 elements; a window has 4 and 3 of them, of 4 slots the last one has one column
     assert (tf32.planes, tf32.block_chunks, tf32.chunks) == (6, (3 * 6 + 6, 3 * 5 + 4), 44)
     assert (fp32.planes, fp32.block_chunks) == (3, (3 * 3 + 3, 3 * 3 + 2 + 1))
-    assert (fp32.steps, fp32.products, fp32.partial_sums, fp32.accumulators) == (12, 36, 2 + 4, 3 * 16)
+    assert (fp32.steps, fp32.products, fp32.partial_sums, fp32.accumulators) == (12, 36, 2 + 2, 3 * 16)
     assert tf32.ring_bytes == fp32.ring_bytes == 6 * (12 + 8) * 12 * 16
     assert fp32.filter_bytes == 2 * 24 * 32 * 16 + 32 * 8
     assert fp32.smem_bytes - fp32.ring_bytes - fp32.filter_bytes == 4 * 1136 + (20 + 4) * 8 + (24 + 8 + 1 + 1) * 8
@@ -170,7 +170,8 @@ GEOMETRIES = {
     "tf32": ("n2c3h31w33k96r7s7st2pad3", "nchw", {"item_tiles": 2, "precision": "tf32"}),
     "fp32": ("n2c3h31w33k96r11s11st4", "nhwc", {"block_n": 48, "precision": "fp32"}),
     "tf32, NCHW out": ("n2c3h31w33k96r7s7st2pad3", "nchw", {"staged_y": False, "precision": "tf32"}),
-    "fp32, NCHW out": ("n2c5h17w16k24r5s4", "nhwc-nchw", {"block_rows": 2, "slot_columns": 3, "precision": "fp32"}),
+    "fp32, short, NCHW out": ("n2c3h17w16k24r3s3", "nchw", {"num_consumer_warpgroups": 4, "precision": "fp32"}),
+    "fp32, NCHW out": ("n2c5h17w16k24r5s4", "nhwc-nchw", {"num_consumer_warpgroups": 3, "precision": "fp32"}),
 }  # fmt: skip
 
 

@@ -144,6 +144,9 @@ CASES = {
     "NCHW, units": Case("n2c3h19w20k16r3s3pad1", UNITS | {"l2_bursts": True, "item_tiles": 2}, layout="nchw"),
     # consumers far ahead of each other: items without all pixels, and segments of a short item each
     "NCHW, short items": Case("n6c1h40w66k8r1s3", MANY, layout="nchw", seeds=(2, 4, 5)),
+    # lanes of a warp far apart: the last one sees a block that the first would give back
+    "NCHW, lanes apart": Case("n6c1h40w66k8r1s3", MANY, epilogue="bias_relu", layout="nchw", seeds=(21,)),
+    "fp32, NCHW, lanes apart": Case("n6c1h40w66k8r1s3", MANY, "fp32", "bias_relu", layout="nchw", seeds=(4,)),
     "NCHW, short segments": Case("n8c1h12w66k8r1s3", MANY | UNITS | {"unit_rows": 1}, layout="nchw", seeds=(3, 5, 8)),
     "NCHW, 11x11": Case("n2c3h23w28k96r11s11st4", {"num_consumer_warpgroups": 2}, layout="nchw", seeds=(0, 2)),
     "NCHW, 7x7": Case("n2c3h21w23k64r7s7st2pad3", {"block_rows": 4}, "bf16", layout="nchw"),

@@ -248,7 +248,7 @@ MUTANTS = {
     "channels beyond K are stored": one("K % WGMMA_N != 0 && item.channel", "false && item.channel", **K_BLOCKS),
     # ---- an NCHW y: staging ----
     "NCHW: staging is written before it is stored": one(
-        "await_item(smem.stored, staged.number - kConsumers - i);", ";", **SHORT_ITEMS
+        "await_item(smem.stored, staged.number - STAGED_ITEMS - i);", ";", **SHORT_ITEMS
     ),
     "NCHW: only the consumer's own item is awaited": one(
         "i < kConsumers; ++i) await_item", "i < 1; ++i) await_item", **SHORT_ITEMS
@@ -264,8 +264,8 @@ MUTANTS = {
         "origin = (origin + whole", "origin = (0 * origin + whole", **SEGMENTS
     ),
     "NCHW: rings have no room for sectors": one(
-        "kConsumers * ITEM_SLOTS + 2 * SECTOR * (SEGMENT_CHANGES + 1);",
-        "(kConsumers - 1) * ITEM_SLOTS + SECTOR;",
+        "STAGED_ITEMS * ITEM_SLOTS + 2 * SECTOR * (SEGMENT_CHANGES + 1);",
+        "(STAGED_ITEMS - 1) * ITEM_SLOTS + SECTOR;",
         **ODD,
     ),
     "NCHW: rings do not turn": one("place < STAGED_PIXELS ? place :", "true ? place :", **ODD),

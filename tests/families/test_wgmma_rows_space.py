@@ -68,6 +68,25 @@ def test_the_default_is_what_measured_best(layer: str) -> None:
     assert config.l2_bursts == (config.row_order == "units")
 
 
+# Of fp32: consumers, transformers of how many warps a team, buffers of raw rows. The last has few rows a CTA.
+MEASURED_SPLIT = {
+    ("cv1", "nhwc"): (2, 7, 7, 2),
+    ("cv2", "nchw"): (2, 7, 7, 2),
+    ("cv3", "nhwc"): (3, 3, 1, 2),
+    ("cv3", "nchw"): (3, 3, 1, 1),
+    ("n8c3h227w227k64r7s7st2", "nchw"): (3, 3, 1, 2),
+}
+
+
+@pytest.mark.parametrize(("layer", "layout"), MEASURED_SPLIT)
+def test_the_default_of_fp32_is_what_measured_best(layer: str, layout: str) -> None:
+    config = WGMMA_ROWS.default(ConvProblem.parse(layer, layout=layout, precision="fp32"), TARGET)
+    assert isinstance(config, WgmmaRowsConfig)
+    assert MEASURED_SPLIT[layer, layout] == (
+        config.num_consumer_warpgroups, config.num_transformer_warps, config.team_warps, config.raw_stages,
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("shape", "order"),
     [

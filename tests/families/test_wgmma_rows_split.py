@@ -71,6 +71,18 @@ def scaled(scale: float) -> Make:
 
 CASES = {
     "normal": Case(scaled(1.0)),
+    "one set of accumulators": Case(  # consumers take turns and wait for room in staging, the ring turns
+        scaled(1.0),
+        layout="nhwc-nchw",
+        shape="n4c3h18w19k16r3s3",
+        config={"block_rows": 3, "num_consumer_warpgroups": 4, "multiplying_consumers": 1},
+    ),
+    "few items in staging": Case(
+        scaled(1.0),
+        layout="nhwc-nchw",
+        shape="n4c3h37w39k16r7s7st2",
+        config={"num_consumer_warpgroups": 4, "multiplying_consumers": 1},
+    ),
     "tiny": Case(scaled(1e-30)),
     "huge": Case(scaled(1e30), scaled(1e5), layout="nchw"),
     "tiny by huge": Case(scaled(1e-30), scaled(1e30)),
@@ -130,12 +142,17 @@ class Mutant:
     template: str = "wgmma_rows"
 
 
-OTHER_SCALES, BESIDE_TINY = "blocks of other scales", "large beside tiny"
+OTHER_SCALES, BESIDE_TINY, ONE_SET = "blocks of other scales", "large beside tiny", "one set of accumulators"
 STORED = "magnitude >= least && magnitude <= LARGEST_OUTPUT ?"
 MUTANTS = {
     "low parts of x are left out": Mutant("descriptor(x + PART_PLANES)", "descriptor(x)"),
     "low parts of w are left out": Mutant("descriptor(w + FILTER_CHUNKS)", "descriptor(w)"),
     "low parts count as much": Mutant("1.0f : 1.0f / LOW_UNITS", "1.0f : 1.0f"),
+    "blocks are given back early": Mutant(
+        "Probe probe;\n", "Probe probe; blocks.release_below(first_block + unneeded);\n", ONE_SET
+    ),
+    "items lie where others do": Mutant("number - STAGED_ITEMS - i", "number - kConsumers - i", "few items in staging"),
+    "of one set of accumulators sums are added twice": Mutant("!kOneSet && PARTIAL > 0", "PARTIAL > 0", ONE_SET),
     "a partial sum is forgotten": Mutant("PARTIAL == 0 ?", "true ?"),
     "a block has the scale of the window's first": Mutant("[partial.block]->down", "[0]->down", OTHER_SCALES),
     "a slot has the scale of the item's first": Mutant("+ (row - first_row) +", "+", OTHER_SCALES),
