@@ -5,7 +5,7 @@ from im2wingen.families.base import AnyTarget, Family, Launch, Plan, TemplateVal
 from im2wingen.families.support import ceil_div, channels_last, filter_channels_last, pack_filter, problem_values
 from im2wingen.families.wgmma_axes import flattened, horizontal, vertical
 from im2wingen.families.wgmma_config import WgmmaConfig
-from im2wingen.families.wgmma_cost import cta_cycles
+from im2wingen.families.wgmma_cost import HIDDEN, cta_cycles
 from im2wingen.families.wgmma_geometry import WgmmaGeometry
 from im2wingen.families.wgmma_rules import RULES
 from im2wingen.families.wgmma_space import default, has_shapes, suggest
@@ -90,6 +90,7 @@ def plan(problem: ConvProblem, target: Target, config: WgmmaConfig) -> Plan:
             pipe="mma",
             busy_cycles=busy,
             idle_cycles=idle,
+            hidden_cycles=0.0 if split else HIDDEN,
             flops=2 * geometry.tiles * config.block_n * config.subtiles * geometry.wgmma_n * gemm_k,
             l2_bytes=geometry.tiles * geometry.planes * geometry.chunks * geometry.loaded_bytes
             + filter_loads * taps * geometry.chunks * geometry.filter_rings * geometry.filter_bytes

@@ -85,6 +85,19 @@ def test_units_suit_long_rows_and_brief_ctas(shape: str, order: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("shape", "by_kernel"),
+    [
+        ("n1c4h64w64k64r3s3st3", False),  # six chunks of a filter
+        ("n1c8h64w64k64r5s5st2", True),  # twenty-six, in two rounds
+    ],
+)
+def test_a_kernel_packs_filters_of_many_chunks(shape: str, by_kernel: bool) -> None:
+    config = WGMMA_ROWS.default(ConvProblem.parse(shape), TARGET)
+    assert isinstance(config, WgmmaRowsConfig)
+    assert config.pack_kernel == by_kernel
+
+
+@pytest.mark.parametrize(
     "shape",
     [
         "n1c3h2160w7680k16r3s3",  # a ring of rows is larger than shared memory
