@@ -80,6 +80,8 @@ def test_a_neighbour_that_would_be_slower_than_the_default_does_not_serve(databa
     assert chosen(database).level == "default"
     database.record(record(replace(PROBLEM, n=64), slow))
     assert chosen(database).level == "default"
+    database.record(record(replace(PROBLEM, epilogue="bias"), slow))
+    assert chosen(database).config == slow, "it was measured, and the epilogue hardly counts"
     database.record(record(PROBLEM, slow))
     assert chosen(database).level == "exact"
 

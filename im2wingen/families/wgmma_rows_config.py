@@ -241,7 +241,7 @@ class WgmmaRowsGeometry:
         """Dynamic shared memory of a CTA."""
         config = self.config
         buffers = config.teams * config.raw_stages
-        bias = 0 if self.problem.epilogue == "none" else config.block_n * 4
+        bias = config.block_n * 4 if self.split and self.problem.epilogue != "none" else 0
         blocks = config.ring_blocks + self.mirrored_blocks
         scales = _SCALE_BYTES * (blocks + 2 * config.num_transformer_warps) if self.split else 0
         staged = 6 * config.num_consumer_warpgroups if config.staged_y else 0

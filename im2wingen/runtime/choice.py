@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from im2wingen.compilers import made_here
@@ -59,18 +59,25 @@ def choose(
 
     Stored configurations must fit their family's config type and rules for this problem, their templates must be those
     of today and, at level exact, so must the rendered source; another problem's must be hardly slower than the
-    default by the cost model. `families` restrict the choice. Raises UnsupportedError with the reason of each family,
-    UsageError for an unknown family.
+    default by the cost model, unless it was measured and the problem differs in the epilogue alone. `families` restrict
+    the choice. Raises UnsupportedError with the reason of each family, UsageError for an unknown family.
     """
     able = {one.name: one for one in families_for(problem, target, families)}
     default = None
     for choice in _stored(problem, target, records, able, device_name):
-        if choice.level == "exact":
+        if choice.level == "exact" or _measured_but_for_epilogue(choice, problem):
             return choice
         default = default or _default(problem, target, able)
         if estimate_us(choice.plan, target) <= _WORSE * estimate_us(default.plan, target):
             return choice
     return default or _default(problem, target, able)
+
+
+def _measured_but_for_epilogue(choice: Choice, problem: ConvProblem) -> bool:
+    record = choice.record
+    if record is None or record.predicted:
+        return False
+    return replace(ConvProblem.from_key(record.problem_key), epilogue=problem.epilogue) == problem
 
 
 def _stored(

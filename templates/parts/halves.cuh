@@ -1,7 +1,7 @@
 // ---- fp32 numbers as sums of two halves ----
 // x * scale = high + low + error: `high` is x * scale rounded to fp16, `low` what that leaves, rounded too. The scale is the
 // power of two that brings the largest finite magnitude among some numbers to 2^14 or more, below 2^15: `high` never
-// overflows, and for x down to 2^-28 of the largest the error is at most 2^-23 |x * scale|, or else at most 2^-25, 2^-39 of the
+// overflows, and for x down to 2^-16 of the largest the error is at most 2^-23 |x * scale|, or else at most 2^-25, 2^-39 of the
 // largest. An Inf has an Inf and a NaN, a NaN two.
 // By the bits of the largest magnitude: the exponent field of 2^14 * 2^127 over it. Below 2^-112 the scale stays 2^126,
 // which makes all that fp32 can hold there multiples of 2^-23: they are split without any error.

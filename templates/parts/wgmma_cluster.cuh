@@ -112,8 +112,10 @@ __device__ __forceinline__ void consume_share(const Smem& smem, int index, const
   unsigned char* const sums = smem.sums + index * SUM_BYTES;
   unsigned char* const staging = smem.staging + index * STAGING_BYTES;
   Consumer consumer = {index, lane};
+  const Origin origin = consumer_origin(first_tile(), index);
+  const Biases biases(bias, origin.k, thread);
   Accumulators acc;
-  multiply_tile<false>(acc, smem, consumer);
+  multiply_tile(acc, smem, consumer);
   ptx::barrier_sync(4, 128 * kConsumers);  // the products have read the buffers
 #pragma unroll
   for (int i = 0; i < SUM_GROUPS; ++i) {
@@ -124,13 +126,7 @@ __device__ __forceinline__ void consume_share(const Smem& smem, int index, const
   ptx::barrier_cluster_wait();  // all sums are in shared memory
   Sum sum[STORE_GROUPS * 4];
   add_up(sum, sums, first, thread);
-
-  const Origin origin = consumer_origin(first_tile(), index);
-  if constexpr (kHasBias) {
-    const Biases biases(bias, origin.k, thread);
-#pragma unroll
-    for (int i = 0; i < STORE_GROUPS * 4; ++i) sum[i] += biases.at(i);
-  }
+  add_bias(sum, biases);
   if constexpr (kOutputChannelsLast)
     stage_groups<0>(staging, sum, warp, lane);
   else

@@ -19,9 +19,11 @@ __device__ __forceinline__ void consume_tiles(const Smem& smem, int index, const
     Origin origin;
     if (kOriginFirst || kHasBias) origin = consumer_origin(tile, index);
     Accumulators acc;
-    if constexpr (kHasBias) begin_with(acc, Biases(bias, origin.k, thread));
-    multiply_tile<kHasBias>(acc, smem, consumer);
+    const Biases biases(bias, origin.k, thread);
+    multiply_tile(acc, smem, consumer);
     if (kSplit == TILES) consumer.skip_patches((kConsumers - 1) * CHUNKS * PLANES);
+#pragma unroll
+    for (int i = 0; i < OWN_SUBTILES; ++i) add_bias(acc[i], biases);
     if (kRepair && has_nan(acc)) *saw_nan = 1;
     if (!kOriginFirst) origin = consumer_origin(tile, index);
     if (kStagingOverBuffers) ptx::barrier_sync(4, 128 * kConsumers);  // the products have read the buffers

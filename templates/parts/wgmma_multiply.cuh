@@ -33,7 +33,7 @@ __device__ __forceinline__ void promote(Accumulators& acc, Accumulators& part, b
   }
 }
 
-// The bias of a thread's two channels, of a tile from channel `k` on.
+// The bias of a thread's two channels, of a tile from channel `k` on: asked for before the products, added after them.
 struct Biases {
   Sum of[2];
 
@@ -42,20 +42,17 @@ struct Biases {
     of[0] = epilogue_bias(bias, first);
     of[1] = epilogue_bias(bias, first + 8);
   }
-  __device__ __forceinline__ Sum at(int i) const { return of[i / 2 % 2]; }  // of accumulator i
+  __device__ __forceinline__ Sum at(int i) const { return of[i / 2 % 2]; }  // of sum i
 };
-__device__ __forceinline__ void begin_with(Accumulators& acc, const Biases& bias) {
+template <int COUNT>
+__device__ __forceinline__ void add_bias(Sum (&sum)[COUNT], const Biases& biases) {
+  if constexpr (!kHasBias) return;
 #pragma unroll
-  for (int i = 0; i < OWN_SUBTILES; ++i) {
-#pragma unroll
-    for (int j = 0; j < WGMMA_N / 2; ++j) acc[i][j] = bias.at(j);
-    ptx::wgmma_fence_operand(acc[i]);  // not written between products
-  }
+  for (int i = 0; i < COUNT; ++i) sum[i] += biases.at(i);
 }
 
-// A tile's sums, or the CTA's share of them; with BEGUN added to what is there. A tap's products are one commit group; once the next tap's are under way, its
+// A tile's sums, or the CTA's share of them. A tap's products are one commit group; once the next tap's are under way, its
 // buffers are given back.
-template <bool BEGUN>
 __device__ __forceinline__ void multiply_tile(Accumulators& acc, const Smem& smem, Consumer& consumer) {
   const uint32_t filters = smem_address(smem.filters + (kSplit == FILTERS ? consumer.index * 64 * ROW_BYTES : 0));
   const uint32_t patches =
@@ -87,7 +84,7 @@ __device__ __forceinline__ void multiply_tile(Accumulators& acc, const Smem& sme
             buffer = consumer.filter.stage;
             wait(smem.filter_full + buffer, consumer.filter.parity);
           }
-          const bool accumulate = BEGUN || tap != share.begin;
+          const bool accumulate = tap != share.begin;
           Accumulators part;  // kPromoted
           ptx::wgmma_fence();
           multiply_tap(kPromoted ? part : acc, __shfl_sync(0xffffffffu, filters + buffer * FILTER_BYTES, 0),

@@ -13,15 +13,16 @@ __device__ __forceinline__ void store_tile(const float (&acc)[WGMMA_N / 2], cons
 
 // Tile by tile as their sums are complete; after the last one the blocks below `unneeded` are given back.
 template <int TILE>
-__device__ __forceinline__ void store_tiles(Accumulators& acc, Blocks& blocks, int unneeded, const Item& item,
-                                            const StagedItem& staged, Element* staging, Element* y, Probe& probe,
-                                            uint64_t policy) {
+__device__ __forceinline__ void store_tiles(Accumulators& acc, const Biases& biases, Blocks& blocks, int unneeded,
+                                            const Item& item, const StagedItem& staged, Element* staging, Element* y,
+                                            Probe& probe, uint64_t policy) {
   ptx::wgmma_wait_group<ITEM_TILES - 1 - TILE>();
   ptx::wgmma_fence_operand(acc[TILE]);
   if constexpr (TILE == ITEM_TILES - 1) blocks.release_below(unneeded);
+  add_bias(acc[TILE], biases);
   store_tile(acc[TILE], item, staged, TILE, staging, y, probe, policy);
   if constexpr (TILE + 1 < ITEM_TILES)
-    store_tiles<TILE + 1>(acc, blocks, unneeded, item, staged, staging, y, probe, policy);
+    store_tiles<TILE + 1>(acc, biases, blocks, unneeded, item, staged, staging, y, probe, policy);
 }
 
 // The segment's items in order: how many, and where one begins.
@@ -56,6 +57,13 @@ __device__ __forceinline__ void consume(const Smem& smem, int index, int warp, i
   int first_block = 0;  // of the segment
   int next = index;     // item of the segment
   int passed = 0;       // items of the CTA before the segment
+  const int first_channel = int(blockIdx.x) % K_BLOCKS * WGMMA_N;
+  Biases biases;
+  if constexpr (kHeldBias) read_bias(biases, bias, first_channel, lane);
+  if constexpr (kHasBias && kSplit) {
+    for (int i = threadIdx.x; i < WGMMA_N; i += 128 * kConsumers) smem.bias[i] = epilogue_bias(bias, first_channel + channel_of(i));
+    ptx::barrier_sync(1, 128 * kConsumers);  // it is there
+  }
   wait(smem.filters_full, 0);
   [[maybe_unused]] float filter_limit = 0.0f;
   if constexpr (kSplit) filter_limit = limit_of_filters(filter_scales, lane);
@@ -66,12 +74,11 @@ __device__ __forceinline__ void consume(const Smem& smem, int index, int warp, i
     for (; next < items; next += kConsumers) {
       const int first_slot = first_slot_of(next), row = first_slot / ROW_SLOTS;
       const int end_slot = kRowItems ? min(first_slot + ITEM_SLOTS, (row + 1) * ROW_SLOTS) : first_slot + ITEM_SLOTS;
-      const Item item = {segment, first_slot, end_slot, int(blockIdx.x) % K_BLOCKS * WGMMA_N, warp % 4, lane};
+      const Item item = {segment, first_slot, end_slot, first_channel, warp % 4, lane};
       [[maybe_unused]] StagedItem staged;
       if constexpr (kStaged) staged = staging.item_at(item, passed + next, next == 0, next + 1 == items);
       const int last_row = min(segment.rows - 1, (end_slot - 1) / ROW_SLOTS);
       [[maybe_unused]] Accumulators acc;
-      if constexpr (kHasBias && !kSplit) begin_with_bias(acc, smem.bias, lane);
       blocks.release_below(first_block + row);
       blocks.acquire_below(first_block + last_row + HALO_BLOCKS + 1);
       const Windows windows(ring, first_block + row, first_slot);
@@ -101,7 +108,7 @@ __device__ __forceinline__ void consume(const Smem& smem, int index, int warp, i
           end_turn(smem, index, lane);
         }
         if constexpr (kStaged) await_place(smem, staged);
-        store_tiles<0>(acc, blocks, first_block + unneeded, item, staged, smem.staging, y, probe, policy);
+        store_tiles<0>(acc, biases, blocks, first_block + unneeded, item, staged, smem.staging, y, probe, policy);
       }
       if constexpr (kStaged) {
         await_staged(smem, staged);

@@ -31,7 +31,7 @@ constexpr int STAGING_BYTES = kStaged ? WGMMA_N * STAGING_PITCH * sizeof(Element
 constexpr int LEAST_PIXELS = !kRowItems ? ITEM_SLOTS - HALO_SLOTS * (ITEM_SLOTS / ROW_SLOTS + 1)
                              : Q % ITEM_SLOTS == 0 ? ITEM_SLOTS : Q % ITEM_SLOTS;
 constexpr bool kSharedSectors = LEAST_PIXELS >= SECTOR;  // then a sector's pixels are of two items at most
-constexpr int BIAS_BYTES = kHasBias ? WGMMA_N * 4 : 0;
+constexpr int BIAS_BYTES = kHasBias && kSplit ? WGMMA_N * 4 : 0;
 constexpr int SCALE_BYTES = kSplit ? (kRingBlocks + MIRRORED_BLOCKS + 2 * kTransformers) * 8 : 0;  // and ranges
 constexpr int64_t INPUT_BYTES = int64_t(N) * H * W * C * sizeof(Element);
 constexpr int64_t INPUT_UNITS_END = INPUT_BYTES / 16 * 16;  // bulk copies end here
@@ -57,7 +57,7 @@ struct Smem {
   unsigned char* raw;      // (kTeams, kRawStages, RAW_PARTS): rows of x as they lie in global memory
   unsigned char* filters;  // (PARTS, CHUNKS, WGMMA_N), 16 bytes each; then the columns' scales
   Element* staging;        // (WGMMA_N, STAGING_PITCH): rings of pixels, if kStaged
-  float* bias;             // (WGMMA_N), of the columns
+  float* bias;             // (WGMMA_N), of the columns, if kSplit
   Scale* scales;           // (kRingBlocks + MIRRORED_BLOCKS) of split blocks
   Range* ranges;           // (2, kTransformers): what each warp of a team has seen, of a block and the next
   uint64_t *block_full, *block_empty, *raw_full, *raw_empty, *multiplied, *filters_full, *staged, *stored;

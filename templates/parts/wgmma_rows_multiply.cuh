@@ -43,21 +43,22 @@ using Accumulators = float[ITEM_TILES][WGMMA_N / 2];
 constexpr bool kTurns = kMultiplying < kConsumers;
 constexpr int LAST_STEPS = STEPS >= 8 ? 4 : (STEPS + 1) / 2;
 
-// The sums of ITEM_SLOTS slots begin with the bias, where there is one; `bias` is that of the columns.
-__device__ __forceinline__ void begin_with_bias(Accumulators& acc, const float* bias, int lane) {
-  struct alignas(8) Two {
-    float of[2];
-  };
+// The column of a thread's i-th sum of a tile.
+__device__ __forceinline__ int column_of(int lane, int i) { return i / 4 * 8 + lane % 4 * 2 + i % 2; }
+
+// The bias of a thread's columns, asked for long before the first sums are there. Few registers are left beside split
+// products: theirs is in shared memory.
+constexpr bool kHeldBias = kHasBias && !kSplit;
+using Biases = Element[WGMMA_N / 4];
+__device__ __forceinline__ void read_bias(Biases& biases, const Element* bias, int first_channel, int lane) {
 #pragma unroll
-  for (int i = 0; i < WGMMA_N / 8; ++i) {
-    const Two two = reinterpret_cast<const Two*>(bias)[i * 4 + lane % 4];
+  for (int i = 0; i < WGMMA_N / 4; ++i)
+    biases[i] = from_float<Element>(epilogue_bias(bias, first_channel + channel_of(column_of(lane, i / 2 * 4 + i % 2))));
+}
+__device__ __forceinline__ void add_bias(float (&sum)[WGMMA_N / 2], const Biases& biases) {
+  if constexpr (!kHeldBias) return;
 #pragma unroll
-    for (int tile = 0; tile < ITEM_TILES; ++tile)
-#pragma unroll
-      for (int e = 0; e < 4; ++e) acc[tile][i * 4 + e] = two.of[e % 2];
-  }
-#pragma unroll
-  for (int tile = 0; tile < ITEM_TILES; ++tile) ptx::wgmma_fence_operand(acc[tile]);  // not written between products
+  for (int i = 0; i < WGMMA_N / 2; ++i) sum[i] += to_float(biases[i / 4 * 2 + i % 2]);
 }
 
 // The products of ITEM_SLOTS slots. A tile is a commit group.
@@ -70,7 +71,7 @@ __device__ __forceinline__ void multiply_item(Accumulators& acc, const Windows& 
     for (int step = 0; step < STEPS; ++step) {
       if (kTurns && tile + 1 == ITEM_TILES && step == STEPS - LAST_STEPS) ptx::wgmma_commit_group();
       multiply(acc[tile], descriptor(windows.chunks_at(chunks.at[2 * step], chunks.at[2 * step + 1], tile * 64)),
-               descriptor((filters | uint32_t(WGMMA_N) << 16) + step * 2 * WGMMA_N), kHasBias || step > 0);
+               descriptor((filters | uint32_t(WGMMA_N) << 16) + step * 2 * WGMMA_N), step > 0);
     }
     ptx::wgmma_commit_group();
   }

@@ -116,9 +116,6 @@ __device__ __forceinline__ Bounds bounds_of(const SlotScales& scales) {
   return bounds;
 }
 
-// The column of a thread's i-th sum of a tile.
-__device__ __forceinline__ int column_of(int lane, int i) { return i / 4 * 8 + lane % 4 * 2 + i % 2; }
-
 // From what magnitude on sums of the thread's columns are right, in units of their blocks.
 __device__ __forceinline__ float limit_of_filters(const Scale* filter_scales, int lane) {
   float limit = 0.0f;

@@ -178,7 +178,7 @@ MUTANTS = {
     "e4m3: multiplied as e5m2": ("e4m3", ("ptx::wgmma_m64k32_f32_e4m3(acc", "ptx::wgmma_m64k32_f32_e5m2(acc")),
     "e5m2: multiplied as e4m3": ("e5m2", ("ptx::wgmma_m64k32_f32_e5m2(acc", "ptx::wgmma_m64k32_f32_e4m3(acc")),
     "promoted: the last sums alone": ("promoted", ("accumulate ? acc[i][j] + part[i][j] :", "false ? acc[i][j] :")),
-    "promoted: the bias is lost": ("promoted", ("BEGUN || tap", "tap")),
+    "promoted: the bias is lost": ("promoted", ("if constexpr (!kHasBias) return;", "return;")),
     "promoted: sums under way": ("promoted", ("ptx::wgmma_wait_group<0>();  // part", "// part")),
     "promoted: sums go on": ("promoted", ("!kPromoted && accumulate);", "accumulate);")),
 }  # fmt: skip

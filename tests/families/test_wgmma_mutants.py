@@ -123,9 +123,9 @@ MUTANTS = {
     # ---- the K axis ----
     "the first chunk again": one("smem.patch_full + ring.stage, chunk * BLOCK_K", "smem.patch_full + ring.stage, 0"),
     "a filter's tap is the next": one("r * S + s, origin.k", "(r * S + s + 1) % (R * S), origin.k"),
-    "the sum begins anew at a chunk": one("BEGUN || tap != share.begin", "tap % (R * S) != 0"),
-    "the sum goes on from the tile before": one("acc[i][j] = bias.at(j);", "acc[i][j] += bias.at(j);"),
-    "the bias is lost": one("BEGUN || tap", "tap"),
+    "the sum begins anew at a chunk": one("accumulate = tap != share.begin", "accumulate = tap % (R * S) != 0"),
+    "the sum goes on from the tile before": one("accumulate = tap != share.begin", "accumulate = true"),
+    "the bias is lost": one("if constexpr (!kHasBias) return;", "return;"),
     "a chunk is cut like the last": one("chunk + 1 == CHUNKS ? LAST_STEPS : STEPS", "LAST_STEPS"),
     "the last chunk is not cut": one("chunk + 1 == CHUNKS ? LAST_STEPS : STEPS", "STEPS"),  # zeros are added
     # ---- planes ----

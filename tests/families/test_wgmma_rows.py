@@ -86,7 +86,7 @@ def test_sizes_by_hand() -> None:
     assert geometry.mirrored_blocks == 2 + (63 + 3 + 11) // 12
     assert geometry.raw_bytes == 576  # 15 + 4 * 23 * 3 * 2 + 4, in whole 16
     ring, filters = 3 * (12 + 8) * 12 * 16, 22 * 32 * 16
-    assert geometry.smem_bytes == ring + 4 * 576 + filters + 32 * 4 + (24 + 8 + 1 + 1) * 8
+    assert geometry.smem_bytes == ring + 4 * 576 + filters + (24 + 8 + 1 + 1) * 8
     assert (config.threads, config.item_slots) == (128 + 64 + 32, 64)
 
 

@@ -114,7 +114,7 @@ MUTANTS = {
     "one channel's rows are expected": one("bytes += load_rows<false>", "bytes = load_rows<false>", **CHANNELS_FIRST),
     "one consumer gives a block back for two": one("block_empty + i, 4 * kConsumers", "block_empty + i, 4"),
     "the barriers' init is not fenced": one("ptx::fence_mbarrier_init();", ""),
-    "barriers are used before they are there": one("__syncthreads();  // barriers and bias are there", ""),
+    "barriers are used before they are there": one("__syncthreads();  // the barriers are there", ""),
     # ---- what is given back, and when ----
     "blocks are given back before the products have read them": one(
         "wgmma_wait_group<ITEM_TILES - 1 - TILE>", "wgmma_wait_group<1>"
@@ -165,10 +165,10 @@ MUTANTS = {
         "chunk.slot * SLOT_STEP;", "chunk.slot;", shape="n2c3h9w15k8r3s5", config={"slot_columns": 2}
     ),
     "a plane is a block further": one("chunk.plane * PLANE_SLOTS +", "chunk.plane * (PLANE_SLOTS + ROW_SLOTS) +"),
-    "filters of every step are the first's": one("step * 2 * WGMMA_N), kHasBias", "0), kHasBias"),
-    "the sum begins anew": one("kHasBias || step > 0);", "step != 1);"),
-    "the bias is lost": one("kHasBias || step > 0);", "step > 0);"),
-    "the bias is other columns'": one("[i * 4 + lane % 4]", "[i * 4 + lane % 2]"),
+    "filters of every step are the first's": one("step * 2 * WGMMA_N), step > 0", "0), step > 0"),
+    "the sum begins anew": one("WGMMA_N), step > 0);", "WGMMA_N), step > 1);"),
+    "the bias is lost": one("if constexpr (!kHeldBias) return;", "return;"),
+    "the bias is other columns'": one("column_of(lane, i / 2 * 4 + i % 2)", "column_of(lane % 2, i / 2 * 4 + i % 2)"),
     # ---- rows of x ----
     "rows begin a row later": one("block * STRIDE_H - PAD_TOP;", "block * STRIDE_H - PAD_TOP + 1;"),
     "rows above the image are not cleared": one("row >= rows.first && row <", "row <"),
@@ -212,7 +212,7 @@ MUTANTS = {
     "the last strip's row is left out": one("(index < OUTPUT_ROWS % count)", "0", shape="n3c3h7w9k8r3s3"),
     "a strip goes on over the image": one("min(P - segment.p, end - next)", "end - next"),
     "a unit goes on over the image": one("min(UNIT_ROWS, P - segment.p)", "UNIT_ROWS", **UNITS),
-    "channels are the first block's": one("int(blockIdx.x) % K_BLOCKS * WGMMA_N,", "0,", **K_BLOCKS),
+    "channels are the first block's": one("int(blockIdx.x) % K_BLOCKS * WGMMA_N;", "0;", **K_BLOCKS),
     "filters are the first block's": one("int64_t(blockIdx.x % K_BLOCKS) *", "0 *", **K_BLOCKS),
     # ---- teams ----
     "a warp of a team fills a block for all": one(
@@ -237,7 +237,7 @@ MUTANTS = {
         "!chunk.zero && ", "", shape="n2c3h9w11k8r3s3", config={}, **PACK
     ),
     # ---- epilogue ----
-    "bias of the first channels": one("blockIdx.x % K_BLOCKS * WGMMA_N + channel_of(i))", "channel_of(i))", **K_BLOCKS),
+    "bias of the first channels": one("first_channel + channel_of(column_of", "channel_of(column_of", **K_BLOCKS),
     "no ReLU": one("return relu_pair(T(), low, high);", ";"),
     "the second half is the first": one(
         "item.warp * 16 + half * 8 + item.lane / 4;\n  const int row",
