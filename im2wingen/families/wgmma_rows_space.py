@@ -121,12 +121,13 @@ def _streams(config: WgmmaRowsConfig, problem: ConvProblem, target: Target) -> b
 
 
 def _is_brief(config: WgmmaRowsConfig, problem: ConvProblem, target: Target) -> bool:
-    """Whether a CTA has so few rows that bursts of x pay, units give it no more, and none is transformed twice."""
+    """Whether a CTA waits for few rows, so that bursts pay, units give it no more, and none is transformed twice."""
     strips = WgmmaRowsGeometry(problem=problem, config=replace(config, row_order="strips"))
     units = WgmmaRowsGeometry(problem=problem, config=replace(config, row_order="units", unit_rows=_UNIT_ROWS[0]))
     rows = strips.cta_rows(target)[0]
     few = strips.halo_blocks == 0 and 1 < rows <= _FEW_ROWS and units.cta_rows(target)[0] <= rows
-    return few and _is_dram_bound(config, problem, target)
+    wanted = demands(strips, target)
+    return few and wanted.dram > wanted.tensor
 
 
 def _suits_units(problem: ConvProblem) -> bool:
