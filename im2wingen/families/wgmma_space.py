@@ -278,7 +278,8 @@ def _patch_stages(config: WgmmaConfig, problem: ConvProblem, target: Target) -> 
     fitting = fitting or [least]
     if config.split == "tiles":
         return sorted(fitting, reverse=True)[:3]
-    return sorted(fitting, key=lambda stages: abs(stages - useful))[:3]
+    step = max(1, len(fitting) // 4)  # deep rings differ little from the next
+    return sorted(fitting, key=lambda stages: abs(stages - useful))[::step][:3]
 
 
 def _filter_stages(config: WgmmaConfig, problem: ConvProblem, target: Target) -> list[int]:

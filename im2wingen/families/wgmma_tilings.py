@@ -24,10 +24,9 @@ def _parts(extent: int, *, most: int) -> list[int]:
 
 
 def _runs(extent: int) -> list[int]:
-    """Runs of pixels in whole products, and near-equal ones for the same products, that bring no pixel twice."""
-    whole = range(8, min(256, round_up(extent, 8)) + 1, 8)
-    equal = (ceil_div(extent, ceil_div(extent, columns)) for columns in whole)
-    return sorted({*whole, *equal})
+    """Near-equal runs of pixels, of which none comes twice; and in whole products, which may be stored in parts."""
+    equal = {ceil_div(extent, ceil_div(extent, most)) for most in range(8, min(256, round_up(extent, 8)) + 1, 8)}
+    return sorted(equal | {round_up(columns, 8) for columns in equal})
 
 
 def tiled(problem: ConvProblem, base: WgmmaConfig) -> Iterator[WgmmaConfig]:
