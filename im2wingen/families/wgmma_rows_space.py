@@ -126,7 +126,7 @@ def _is_brief(config: WgmmaRowsConfig, problem: ConvProblem, target: Target) -> 
     units = WgmmaRowsGeometry(problem=problem, config=replace(config, row_order="units", unit_rows=_UNIT_ROWS[0]))
     rows = strips.cta_rows(target)[0]
     few = strips.halo_blocks == 0 and 1 < rows <= _FEW_ROWS and units.cta_rows(target)[0] <= rows
-    wanted = demands(strips, target)
+    wanted = demands(units, target)
     return few and wanted.dram > wanted.tensor
 
 

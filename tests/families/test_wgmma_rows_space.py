@@ -73,6 +73,7 @@ def test_the_default_is_what_measured_best(layer: str) -> None:
     [
         ("n8c4h64w64k64r3s3st3", "units"),  # two rows a CTA: they wait for x
         ("n8c6h64w64k64r1s16st4", "units"),  # likewise, though products take more than half as long
+        ("n32c1h64w64k64r11s11st4", "strips"),  # in units, half of each product would be empty
         ("n128c4h64w64k64r3s3st3", "strips"),  # many short rows: units would be half empty
         ("n8c3h224w224k64r3s3", "units"),  # long rows
         ("n1c4h64w64k64r3s3st3", "strips"),  # one row a CTA is a unit anyway
