@@ -50,6 +50,7 @@ def resident_ctas(launch: Launch, target: Target, cubin: Cubin | None = None) ->
 def _launch_us(plan: Plan, launch: Launch, target: Target, cubin: Cubin | None) -> float:
     busy, idle = launch.busy_cycles or _busy_cycles(launch, target), launch.idle_cycles or _IDLE_CYCLES
     cycles = sm_cycles(launch, target, resident_ctas(launch, target, cubin), busy=busy, idle=idle)
+    cycles = max(0.0, cycles - launch.hidden_cycles)
     sm_us = cycles / (SUSTAINED_CLOCK * target.clock_mhz)
     dram_us = _dram_bytes(plan, launch, target) / (_DRAM_EFFICIENCY * target.dram_gbps * 1e3)
     return _together(sm_us, dram_us)

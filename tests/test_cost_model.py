@@ -8,11 +8,13 @@ import pytest
 
 from im2wingen.cost_model import estimate_us, resident_ctas
 from im2wingen.cpu_target import CPU_PRESETS
-from im2wingen.families.base import Launch, Plan
+from im2wingen.families.base import Family, Launch, Plan
 from im2wingen.families.mma import MMA
 from im2wingen.families.mma_config import MmaConfig
+from im2wingen.families.occupancy import SUSTAINED_CLOCK
 from im2wingen.families.simt import SIMT
 from im2wingen.families.support import problem_values
+from im2wingen.families.wgmma_rows import WGMMA_ROWS
 from im2wingen.nvrtc import Cubin
 from im2wingen.problem import ConvProblem
 from im2wingen.target import preset
@@ -99,6 +101,30 @@ def test_launches_add_up_and_a_large_workspace_crosses_dram() -> None:
     assert beside < both < beside + gap
     large = estimate_us(Plan(launches=(transform,), workspace={"window": 2_000_000_000}), TARGET)
     assert large > 2_000_000_000 / TARGET.dram_gbps / 1e3
+
+
+def test_what_is_hidden_passes_in_the_gap() -> None:
+    hidden = replace(PRICED, hidden_cycles=3000.0)
+    assert estimate(PRICED) - estimate(hidden) == pytest.approx(3000 / (SUSTAINED_CLOCK * TARGET.clock_mhz), rel=0.15)
+    gap = estimate_us(Plan(launches=()), TARGET)
+    brief = replace(PRICED, busy_cycles=1.0, idle_cycles=1.0, hidden_cycles=1e6, values={})
+    assert estimate(brief) == pytest.approx(gap)
+
+
+@pytest.mark.parametrize(
+    ("shape", "sooner"),
+    [
+        ("n1c8h64w64k64r1s16", MMA),  # 2.8 us, 3.8 of wgmma_rows
+        ("n8c8h64w64k64r3s3", WGMMA_ROWS),  # 4.7 us, 6.7 of mma
+    ],
+)
+def test_measured_small_layers_are_served_by_the_sooner_family(shape: str, sooner: Family) -> None:
+    problem = ConvProblem.parse(shape)
+    estimates = {
+        family.name: estimate_us(family.plan(problem, TARGET, family.default(problem, TARGET)), TARGET)
+        for family in (MMA, WGMMA_ROWS)
+    }
+    assert min(estimates, key=estimates.__getitem__) == sooner.name
 
 
 def test_originals_do_not_count_where_a_workspace_stands_for_them() -> None:

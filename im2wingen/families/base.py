@@ -78,6 +78,7 @@ class Launch:
     ctas_per_sm_by_threads: int = 0  # by threads and their registers; 0: no limit known before the compile
     busy_cycles: float = 0.0  # of an SM for one CTA: its scarcest pipe; 0: from flops and l2_bytes
     idle_cycles: float = 0.0  # of one CTA, that the other CTAs of the SM may hide
+    hidden_cycles: float = 0.0  # of the launch, that pass within the gap before it
 
     @property
     def array_names(self) -> frozenset[str]:

@@ -82,7 +82,10 @@ def priced(launch: Launch, target: Target, *, registers: int) -> Launch:
         waits += steps / values["WARPS_K"] * _FRAGMENTS
     output = values["TILE_N"] * values["TILE_P"] * values["TILE_Q"] * block_n * element / 512
     waits += _FIXED + (patch + output) / warps * _PER_COPY
-    return replace(launch, busy_cycles=busy, idle_cycles=waits)
+    # measured: kernels of one CTA an SM take so much less, beside the gap between two plans, those of two half of it
+    share = ceil_div(ctas, target.sm_count)
+    hidden = _FIXED / share if share <= 2 and not values["SPLIT"] else 0.0
+    return replace(launch, busy_cycles=busy, idle_cycles=waits, hidden_cycles=hidden)
 
 
 def element_bytes(launch: Launch) -> int:

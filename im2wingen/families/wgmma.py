@@ -12,7 +12,7 @@ from im2wingen.families.support import (
 )
 from im2wingen.families.wgmma_axes import flattened, horizontal, vertical
 from im2wingen.families.wgmma_config import WgmmaConfig
-from im2wingen.families.wgmma_cost import cta_cycles
+from im2wingen.families.wgmma_cost import HIDDEN, cta_cycles
 from im2wingen.families.wgmma_geometry import WgmmaGeometry
 from im2wingen.families.wgmma_rules import RULES
 from im2wingen.families.wgmma_space import default, has_shapes, suggest
@@ -99,6 +99,7 @@ def plan(problem: ConvProblem, target: Target, config: WgmmaConfig) -> Plan:
             pipe="mma",
             busy_cycles=busy,
             idle_cycles=idle,
+            hidden_cycles=0.0 if split else HIDDEN,
             flops=2 * geometry.tiles * config.block_n * config.subtiles * geometry.wgmma_n * gemm_k,
             l2_bytes=geometry.tiles * geometry.planes * geometry.chunks * geometry.loaded_bytes
             + filter_loads * taps * geometry.chunks * geometry.filter_rings * geometry.filter_bytes

@@ -4,6 +4,7 @@ The constants are rough cycles of an H200 SM; no test holds them to measurements
 """
 
 from im2wingen.families.support import ceil_div
+from im2wingen.families.wgmma_axes import flattens
 from im2wingen.families.wgmma_geometry import STEP_BYTES, SUM_GROUP_BYTES, WgmmaGeometry
 from im2wingen.target import Target
 
@@ -12,6 +13,7 @@ _SMEM_SHARE = 0.95  # of it, that several readers and writers get
 _L2_BYTES = 40  # a cycle, for one SM of all
 _SHORT_ROWS = 0.7  # of it, where TMA brings rows of 64 bytes
 _FIRST_PATCH = 4500.0  # from the launch to the first product
+HIDDEN = 3900.0  # of it, that passes in the gap before the kernel; measured of direct arithmetic
 _EPILOGUE_GROUP = 22.0  # for 8 pixels of a subtile to be rounded, staged and stored
 _EPILOGUE_PIXELS = 45.0  # likewise, of an NCHW y
 _ROW = 2400.0  # likewise, over the pixels of a row
@@ -40,10 +42,11 @@ _TURNING = 0.3  # share of the shorter of turning and multiplying that does not 
 _SHORT_PRODUCTS = 1.03  # times as long, of rows of 64 bytes, beside the stores of an NCHW y
 _LATENCY = 1100.0  # from a filter stage that is free to the one that has landed there
 _PASS = 4000.0  # a kernel before this one, besides its bytes
-_EXCHANGE = 1200.0  # of a cluster's sums, besides their bytes: two barriers and the way to a peer
+_EXCHANGE = 500.0  # of a cluster's sums, besides their bytes: two barriers and the way to a peer
 _PEER_BYTES = 16  # a cycle, that an SM reads of its peers' shared memory
-_NARROW, _NARROW_PIXEL = 32, 8.0  # TMA for a pixel of fewer bytes; it also passes those that a stride leaves out
+_NARROW, _NARROW_PIXEL = 32, 9.5  # TMA for a pixel of fewer bytes; it also passes those that a stride leaves out
 _PATCH_LATENCY = 1500.0  # from a patch stage that is free to the patch that has landed there
+_SHARED_STAGE = 28.0  # until a stage is free that one more consumer of the pixels reads, where a patch has one tap
 _DRAIN_BYTES = 25.0  # a cycle, of the last tile's halves in y; not seen where a filter is one tap
 _FEW_STAGES = 500.0  # at each patch that is not loaded while the one before it is read
 
@@ -78,6 +81,8 @@ def tile_cycles(geometry: WgmmaGeometry) -> tuple[float, float]:
     stores = 2 if geometry.bulk_stores else geometry.sum_groups / min(config.store_groups, geometry.sum_groups)
     epilogue = _EPILOGUE + (stores - 1) * _STORE + geometry.sum_groups * group
     landing = loads / _load_bytes(geometry)
+    if flattens(problem) and config.split == "pixels" and not config.filter_resident:
+        landing += geometry.chunks * (config.num_consumer_warpgroups - 1) * _SHARED_STAGE
     busy = max(tensor, landing + stored / _L2_BYTES)
     if config.patch_stages == 2:  # a plane of few taps doesn't hide the next plane's landing
         planes = [(tensor * count / taps, landing / geometry.planes) for count in geometry.plane_taps]

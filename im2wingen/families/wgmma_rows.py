@@ -4,7 +4,7 @@ from im2wingen.families import wgmma_rows_rules
 from im2wingen.families.base import AnyTarget, Family, Launch, Plan
 from im2wingen.families.support import ceil_div, early, problem_values
 from im2wingen.families.wgmma_rows_config import CHUNK_BYTES, WgmmaRowsConfig, WgmmaRowsGeometry
-from im2wingen.families.wgmma_rows_cost import cta_cycles
+from im2wingen.families.wgmma_rows_cost import PACK_KERNEL, cta_cycles
 from im2wingen.families.wgmma_rows_rules import RULES
 from im2wingen.families.wgmma_rows_space import default, has_shapes, suggest
 from im2wingen.problem import ConvProblem
@@ -40,6 +40,7 @@ def plan(problem: ConvProblem, target: Target, config: WgmmaRowsConfig) -> Plan:
         values={**window, "THREADS": threads, "PROGRAMMATIC_LAUNCH": False},
         grid=(channels if geometry.split else ceil_div(packed_bytes // CHUNK_BYTES, threads), 1, 1),
         block=threads, smem_bytes=0, arguments=("w", "packed"), l2_bytes=2 * packed_bytes,
+        idle_cycles=PACK_KERNEL,
     )  # fmt: skip
     busy, idle = cta_cycles(geometry, target)
     multiply = Launch(

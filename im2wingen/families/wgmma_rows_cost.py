@@ -17,9 +17,10 @@ _DRAM = 0.9  # share of the bandwidth that is reached
 _DRAM_BOUND = 2.0  # times the tensor core's demand
 _OVERLAP = 0.25  # share of the less scarce resources that is not hidden behind the scarcest
 _RAW_READS = 1.3  # a word of a raw row is read so many times, its bank conflicts included
-_START = 530.0  # from the launch to the first product, besides what the cost model adds for a launch
+_START = 860.0  # from the launch to the first product, besides what the cost model adds for a launch
 _FILTER_BYTES = 60  # a cycle, that one SM of all gets from L2
-_PACK_ROUND = 660.0  # a chunk of a filter by each of the consumers' threads
+_LOOK_UP = 65.0  # of a warp that packs, for each of its lanes' chunks: constant memory answers them one by one
+PACK_KERNEL = 1200.0  # of the kernel that packs, what this one waits for besides its bytes
 _LOAD = 300.0  # of the loading warp, for a block's rows
 _LANES = 32
 _BLOCK = 700.0  # of a transformer: waits and barriers of a block
@@ -71,7 +72,7 @@ def demands(geometry: WgmmaRowsGeometry, target: Target) -> Demands:
     bytes_a_cycle = _DRAM * target.dram_gbps * 1e3 / (target.clock_mhz * SUSTAINED_CLOCK)
     waves = max(1.0, ctas / target.sm_count)
     dram = problem.n * image * problem.element_bytes / bytes_a_cycle
-    filters = geometry.filter_bytes / _FILTER_BYTES if config.pack_kernel else geometry.pack_rounds * _PACK_ROUND
+    filters = geometry.filter_bytes / _FILTER_BYTES if config.pack_kernel else packing_cycles(geometry)
     return Demands(
         tensor=waves * items * item,
         smem=waves * (operands + staged) / _SMEM_BYTES,
@@ -88,6 +89,11 @@ def demands(geometry: WgmmaRowsGeometry, target: Target) -> Demands:
         loader=waves * blocks * _LOAD,
         start=_START + waves * filters,
     )
+
+
+def packing_cycles(geometry: WgmmaRowsGeometry) -> float:
+    """Of a CTA that packs its own filters, before the first product."""
+    return geometry.pack_rounds * min(_LANES, geometry.chunks) * _LOOK_UP
 
 
 def cta_cycles(geometry: WgmmaRowsGeometry, target: Target) -> tuple[float, float]:

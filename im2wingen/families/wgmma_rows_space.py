@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from im2wingen.families.base import Choose
 from im2wingen.families.support import ceil_div, is_quick, round_up
 from im2wingen.families.wgmma_rows_config import TILE_SLOTS, RowOrder, SlotOrder, WgmmaRowsConfig, WgmmaRowsGeometry
-from im2wingen.families.wgmma_rows_cost import demands
+from im2wingen.families.wgmma_rows_cost import PACK_KERNEL, demands, packing_cycles
 from im2wingen.families.wgmma_rows_rules import RULES
 from im2wingen.problem import ConvProblem
 from im2wingen.target import Target
@@ -23,7 +23,8 @@ _CHANNELS = (256, 192, 128, 96, 64, 48, 32, 16, 8)
 _LONG_TILE = 600.0  # cycles of a tile whose barriers and stores another consumer hides
 _SPARE_BLOCKS = 7  # of the ring, beyond those that items hold: transformers write them
 _UNIT_ROWS = (2, 1, 4, 8)
-_FEW_PACK_ROUNDS, _MAX_PACK_ROUNDS = 2, 4
+_MAX_PACK_ROUNDS = 4
+_PACKED_ALONE = 1.5  # times the packing kernel's cycles, that a CTA may take to pack its filters itself
 _L2_SIZES = 2  # of x, w and y together, from which on their traffic is DRAM's
 # Of the first choice's unit, one a consumer: of fewer, one that is half empty costs more than bursts gain.
 _UNIT_TILES = 3
@@ -123,10 +124,13 @@ def _streams(config: WgmmaRowsConfig, problem: ConvProblem, target: Target) -> b
 
 
 def _is_brief(config: WgmmaRowsConfig, problem: ConvProblem, target: Target) -> bool:
-    """Whether a CTA has so few rows that bursts of x pay, and units transform none of them twice."""
-    geometry = WgmmaRowsGeometry(problem=problem, config=replace(config, row_order="strips"))
-    few = geometry.halo_blocks == 0 and 1 < geometry.cta_rows(target)[0] <= _FEW_ROWS
-    return few and _is_dram_bound(config, problem, target)
+    """Whether a CTA waits for few rows, so that bursts pay, units give it no more, and none is transformed twice."""
+    strips = WgmmaRowsGeometry(problem=problem, config=replace(config, row_order="strips"))
+    units = WgmmaRowsGeometry(problem=problem, config=replace(config, row_order="units", unit_rows=_UNIT_ROWS[0]))
+    rows = strips.cta_rows(target)[0]
+    few = strips.halo_blocks == 0 and 1 < rows <= _FEW_ROWS and units.cta_rows(target)[0] <= rows
+    wanted = demands(units, target)
+    return few and wanted.dram > wanted.tensor
 
 
 def _suits_units(problem: ConvProblem) -> bool:
@@ -147,7 +151,9 @@ def shapes(problem: ConvProblem, target: Target) -> Mapping[str, WgmmaRowsConfig
         roomy = replace(config, num_consumer_warpgroups=3, num_transformer_warps=4, ring_blocks=config.ring_blocks + 8)
         if _suits_units(problem) and _streams(config, problem, target):
             roomy = replace(roomy, row_order="units", unit_rows=min(_UNIT_ROWS[0], problem.p))
+        roomy = replace(roomy, pack_kernel=_pack_kernels(roomy, problem)[0])
         total = demands(WgmmaRowsGeometry(problem=problem, config=roomy), target).total
+        total += PACK_KERNEL if roomy.pack_kernel else 0.0
         return total * (_CRAMPED if _is_cramped(config, problem, target) else 1.0)
 
     legal = [config for config in _all_shapes(problem) if not _broken(config, problem, target)]
@@ -264,12 +270,10 @@ def _raw_stages(target: Target, config: WgmmaRowsConfig, problem: ConvProblem) -
 
 def _pack_kernels(config: WgmmaRowsConfig, problem: ConvProblem) -> list[bool]:
     """Whether a kernel packs the filters; few of them are sooner packed by each CTA."""
-    if problem.precision == "fp32":
+    geometry = WgmmaRowsGeometry(problem=problem, config=config)
+    if geometry.split or geometry.pack_rounds > _MAX_PACK_ROUNDS:
         return [True]
-    rounds = WgmmaRowsGeometry(problem=problem, config=config).pack_rounds
-    if rounds > _MAX_PACK_ROUNDS:
-        return [True]
-    return [False, True] if rounds <= _FEW_PACK_ROUNDS else [True, False]
+    return [False, True] if packing_cycles(geometry) <= _PACKED_ALONE * PACK_KERNEL else [True, False]
 
 
 def _rings(target: Target, config: WgmmaRowsConfig, problem: ConvProblem) -> list[int]:

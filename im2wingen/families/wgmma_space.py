@@ -43,6 +43,7 @@ _SPLITS: tuple[tuple[Split, int], ...] = (
 )  # fmt: skip
 _MANY_TAPS = 4  # of a patch of split operands: it is multiplied for longer than the next one takes to land and be split
 _MAX_PATCH_STAGES, _MAX_FILTER_STAGES = 6, 12
+_MOST_OF_ONE_TAP = 10  # patch stages and filter stages, which such a patch needs as many of
 
 
 def suggest(problem: ConvProblem, target: Target, choose: Choose) -> WgmmaConfig:
@@ -263,12 +264,14 @@ def _patch_stages(config: WgmmaConfig, problem: ConvProblem, target: Target) -> 
     """As many as fit beside filter stages, most useful first: two patches of many taps, or many of few taps."""
     geometry = WgmmaGeometry(problem=problem, config=config)
     taps = problem.r * problem.s // geometry.planes  # of a patch
-    least, useful = geometry.least_patch_stages, 2 if taps > 4 else 4 if taps > 1 else _MAX_PATCH_STAGES
+    one_tap = taps == 1 and not config.filter_resident
+    most = _MOST_OF_ONE_TAP if one_tap else _MAX_PATCH_STAGES
+    least, useful = geometry.least_patch_stages, 2 if taps > 4 else 4 if taps > 1 else most
     if config.arithmetic == "split":
         useful = 2 if min(geometry.plane_taps) >= _MANY_TAPS else 3  # one is split while the next one lands
     fitting = []
-    for stages in range(least, _MAX_PATCH_STAGES + 1):
-        beside = 1 if config.filter_resident else max(3, min(stages * taps, 6))
+    for stages in range(least, most + 1):
+        beside = 1 if config.filter_resident else max(3, min(stages * taps, most))
         if config.arithmetic == "split" and not config.filter_resident:
             beside = config.promotion_taps + 3
         if fits(problem, target, replace(config, patch_stages=stages, filter_stages=beside)):
@@ -276,7 +279,8 @@ def _patch_stages(config: WgmmaConfig, problem: ConvProblem, target: Target) -> 
     fitting = fitting or [least]
     if config.split == "tiles":
         return sorted(fitting, reverse=True)[:3]
-    return sorted(fitting, key=lambda stages: abs(stages - useful))[:3]
+    step = max(1, len(fitting) // 4)  # deep rings differ little from the next
+    return sorted(fitting, key=lambda stages: abs(stages - useful))[::step][:3]
 
 
 def _filter_stages(config: WgmmaConfig, problem: ConvProblem, target: Target) -> list[int]:

@@ -23,11 +23,17 @@ def _parts(extent: int, *, most: int) -> list[int]:
     return [size for size in sizes if ceil_div(extent, ceil_div(extent, size)) == size]
 
 
+def _runs(extent: int) -> list[int]:
+    """Near-equal runs of pixels, of which none comes twice; and in whole products, which may be stored in parts."""
+    equal = {ceil_div(extent, ceil_div(extent, most)) for most in range(8, min(256, round_up(extent, 8)) + 1, 8)}
+    return sorted(equal | {round_up(columns, 8) for columns in equal})
+
+
 def tiled(problem: ConvProblem, base: WgmmaConfig) -> Iterator[WgmmaConfig]:
     """`base` with each tile that is worth a look, if it is legal."""
     if flattens(problem):
         for tile_p in _parts(problem.p, most=problem.p):
-            for tile_q in range(8, min(256, round_up(problem.q, 8)) + 1, 8):
+            for tile_q in _runs(problem.q):
                 yield replace(base, tile_p=tile_p, tile_q=tile_q)
         return
     shared = base.num_consumer_warpgroups if base.split == "pixels" else 1

@@ -91,6 +91,8 @@ def test_the_default_of_fp32_is_what_measured_best(layer: str, layout: str) -> N
     ("shape", "order"),
     [
         ("n8c4h64w64k64r3s3st3", "units"),  # two rows a CTA: they wait for x
+        ("n8c6h64w64k64r1s16st4", "units"),  # likewise, though products take more than half as long
+        ("n32c1h64w64k64r11s11st4", "strips"),  # in units, half of each product would be empty
         ("n128c4h64w64k64r3s3st3", "strips"),  # many short rows: units would be half empty
         ("n8c3h224w224k64r3s3", "units"),  # long rows
         ("n1c4h64w64k64r3s3st3", "strips"),  # one row a CTA is a unit anyway
@@ -101,6 +103,19 @@ def test_units_suit_long_rows_and_brief_ctas(shape: str, order: str) -> None:
     config = WGMMA_ROWS.default(ConvProblem.parse(shape), TARGET)
     assert isinstance(config, WgmmaRowsConfig)
     assert (config.row_order, config.l2_bursts) == (order, order == "units")
+
+
+@pytest.mark.parametrize(
+    ("shape", "by_kernel"),
+    [
+        ("n1c4h64w64k64r3s3st3", False),  # six chunks of a filter
+        ("n1c8h64w64k64r5s5st2", True),  # twenty-six, in two rounds
+    ],
+)
+def test_a_kernel_packs_filters_of_many_chunks(shape: str, by_kernel: bool) -> None:
+    config = WGMMA_ROWS.default(ConvProblem.parse(shape), TARGET)
+    assert isinstance(config, WgmmaRowsConfig)
+    assert config.pack_kernel == by_kernel
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import pytest
 from wgmma_cases import TARGET
 
 from im2wingen.families.wgmma import WGMMA
+from im2wingen.families.wgmma_config import WgmmaConfig
 from im2wingen.families.wgmma_space import shapes
 from im2wingen.problem import ConvProblem
 
@@ -48,6 +49,34 @@ def test_the_best_shape_comes_first() -> None:
     assert {name: default[name] for name in ("mapping", "split", "tile_n", "tile_p", "tile_q", "block_k")} == {
         name: getattr(first, name) for name in ("mapping", "split", "tile_n", "tile_p", "tile_q", "block_k")
     }
+
+
+@pytest.mark.parametrize(
+    ("shape", "tile_q", "stages"),
+    [
+        ("n32c2048h7w7k512r1s1", 98, 10),  # a quarter of a row; a product is 104 wide
+        ("n32c1024h13w13k512r1s1", 169, 5),  # as many stages as fit beside as many of the filter
+        ("n8c1024h14w14k256r1s1", 56, 10),  # of one consumer: 5.0 us, 5.7 of two that share 62 pixels
+    ],
+)
+def test_pixels_of_one_tap_come_in_equal_runs_through_deep_rings(shape: str, tile_q: int, stages: int) -> None:
+    config = WGMMA.default(ConvProblem.parse(shape), TARGET)
+    assert isinstance(config, WgmmaConfig)
+    assert (config.tile_q, config.patch_stages) == (tile_q, stages)
+    assert config.filter_stages >= stages
+
+
+@pytest.mark.parametrize(
+    ("shape", "ctas"),
+    [
+        ("n1c1024h13w13k512r1s1", 4),  # 3.3 us, 4.0 of single CTAs
+        ("n1c1024h14w14k512r1s1", 1),
+    ],
+)
+def test_a_sum_is_shared_where_that_measured_best(shape: str, ctas: int) -> None:
+    config = WGMMA.default(ConvProblem.parse(shape), TARGET)
+    assert isinstance(config, WgmmaConfig)
+    assert config.cluster_k == ctas
 
 
 @pytest.mark.parametrize(
