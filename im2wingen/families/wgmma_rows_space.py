@@ -69,8 +69,8 @@ def suggest(problem: ConvProblem, target: Target, choose: Choose) -> WgmmaRowsCo
     config = replace(config, pack_kernel=_choose_of(choose, "pack_kernel", _pack_kernels(config, problem)))
     early = [True, False] if is_quick(problem) else [False, True]
     if not config.pack_kernel:
-        return replace(config, programmatic_launch=choose("programmatic_launch", early))
-    config = replace(config, programmatic_launch=choose("programmatic_launch", [True, False]))
+        return replace(config, programmatic_launch=_choose_of(choose, "programmatic_launch", early))
+    config = replace(config, programmatic_launch=_choose_of(choose, "programmatic_launch", [True, False]))
     return replace(config, early_packing=choose("early_packing", early))
 
 
