@@ -112,8 +112,7 @@ __device__ __forceinline__ void consume_share(const Smem& smem, int index, const
   unsigned char* const sums = smem.sums + index * SUM_BYTES;
   unsigned char* const staging = smem.staging + index * STAGING_BYTES;
   Consumer consumer = {index, lane};
-  const Origin origin = consumer_origin(first_tile(), index);
-  const Biases biases(bias, origin.k, thread);
+  const Biases biases(bias, consumer_origin(first_tile(), index).k, thread);
   Accumulators acc;
   multiply_tile(acc, smem, consumer);
   ptx::barrier_sync(4, 128 * kConsumers);  // the products have read the buffers
@@ -126,6 +125,8 @@ __device__ __forceinline__ void consume_share(const Smem& smem, int index, const
   ptx::barrier_cluster_wait();  // all sums are in shared memory
   Sum sum[STORE_GROUPS * 4];
   add_up(sum, sums, first, thread);
+
+  const Origin origin = consumer_origin(first_tile(), index);
   add_bias(sum, biases);
   if constexpr (kOutputChannelsLast)
     stage_groups<0>(staging, sum, warp, lane);
