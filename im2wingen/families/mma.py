@@ -1,5 +1,6 @@
 """The mma family: fp16, bf16, tf32, split fp32 and fp64 on tensor cores through mma.sync, sm_80 and later."""
 
+from dataclasses import replace
 from functools import lru_cache
 from itertools import product
 
@@ -22,6 +23,7 @@ from im2wingen.families.mma_rules import RULES, launches_early, register_limit, 
 from im2wingen.families.mma_space import suggest
 from im2wingen.families.occupancy import resident_ctas, sm_cycles
 from im2wingen.families.support import (
+    EARLY_CYCLES,
     early,
     is_quick,
     pack_filter,
@@ -48,12 +50,13 @@ def default(problem: ConvProblem, target: Target) -> MmaConfig:
 
     def rank(config: Config) -> tuple[float, str]:
         assert isinstance(config, MmaConfig)
-        cycles = sum(_cycles(launch, target) for launch in plan(problem, target, config).launches)
+        launches = plan(problem, target, config).launches
+        cycles = sum(_cycles(launch, target) for launch in launches)
         wanted = thread_registers(problem, config)
         wanted += staging_registers(problem, config)
         spills = wanted - _SAVED > register_limit(target, config)
-        # the model sees no difference in spread copies or an early launch, which pays where all is quick but tap by tap
-        early_start = quick and config.staging != "tap"
+        # the model sees no difference in spread copies, or here in an early launch: it pays beside quick packing
+        early_start = quick and len(launches) > 1 and config.staging != "tap"
         extras = (config.programmatic_launch != early_start) + config.spread_copies
         price = _SPLIT_SPILLED if splits(problem) else _SPILLED
         return cycles * (price if spills else 1.0), f"{extras} {config.digest()}"
@@ -193,7 +196,10 @@ def plan(problem: ConvProblem, target: Target, config: MmaConfig) -> Plan:
             + config.tile.pixels * config.block_n
         ),
     )
-    launches.append(priced(convolution, target, registers=thread_registers(problem, config)))
+    convolution = priced(convolution, target, registers=thread_registers(problem, config))
+    if launches and config.programmatic_launch:
+        convolution = replace(convolution, hidden_cycles=convolution.hidden_cycles + EARLY_CYCLES)
+    launches.append(convolution)
     return Plan(
         launches=tuple(launches), workspace=workspace, arithmetic="split" if splits(problem) else "direct"
     )  # fmt: skip

@@ -66,6 +66,10 @@ def filter_taps(problem: ConvProblem, order: FilterOrder) -> tuple[int, int]:
     }[order]
 
 
+# Cycles of the gap before a plan that kernels which begin in it save.
+EARLY_CYCLES = 1100.0
+
+
 def is_quick(problem: ConvProblem) -> bool:
     """Whether x, w and y are so little that the gap before a plan counts: then kernels had better begin in it."""
     return problem.compulsory_bytes <= _QUICK_BYTES

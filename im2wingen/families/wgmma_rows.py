@@ -2,7 +2,7 @@
 
 from im2wingen.families import wgmma_rows_rules
 from im2wingen.families.base import AnyTarget, Family, Launch, Plan
-from im2wingen.families.support import ceil_div, early, problem_values
+from im2wingen.families.support import EARLY_CYCLES, ceil_div, early, problem_values
 from im2wingen.families.wgmma_rows_config import CHUNK_BYTES, WgmmaRowsConfig, WgmmaRowsGeometry
 from im2wingen.families.wgmma_rows_cost import PACK_KERNEL, cta_cycles
 from im2wingen.families.wgmma_rows_rules import RULES
@@ -42,6 +42,7 @@ def plan(problem: ConvProblem, target: Target, config: WgmmaRowsConfig) -> Plan:
         block=threads, smem_bytes=0, arguments=("w", "packed"), l2_bytes=2 * packed_bytes,
         idle_cycles=PACK_KERNEL,
     )  # fmt: skip
+    begins_early = config.early_packing if config.pack_kernel else config.programmatic_launch
     busy, idle = cta_cycles(geometry, target)
     multiply = Launch(
         template="wgmma_rows",
@@ -71,6 +72,7 @@ def plan(problem: ConvProblem, target: Target, config: WgmmaRowsConfig) -> Plan:
         programmatic=config.programmatic_launch and not config.pack_kernel,
         # x is loaded before the filters are packed: only these may still run
         beside=config.programmatic_launch and config.pack_kernel,
+        hidden_cycles=EARLY_CYCLES * begins_early,
         pipe="mma",
         busy_cycles=busy,
         idle_cycles=idle,

@@ -86,7 +86,7 @@ __device__ __forceinline__ Smem shared_memory(unsigned char* memory) {
 __device__ __forceinline__ void init_barriers(const Smem& smem) {
   for (int i = 0; i < kRingBlocks; ++i) {
     ptx::mbarrier_init(smem.block_full + i, kTeamWarps);
-    ptx::mbarrier_init(smem.block_empty + i, 4 * kConsumers);
+    ptx::mbarrier_init(smem.block_empty + i, 4 * kConsumers * (kSplit ? 32 : 1));
   }
   for (int i = 0; i < RAW_BUFFERS; ++i) {
     ptx::mbarrier_init(smem.raw_full + i, 1);

@@ -98,7 +98,7 @@ struct Blocks {
     for (; empty < end; ++empty) {
       acquire_below(empty + 1);
       __syncwarp();  // or a lane that is behind misses that the block was full
-      if (lane == 0) ptx::mbarrier_arrive(smem.block_empty + next_empty.stage);
+      if (kSplit || lane == 0) ptx::mbarrier_arrive(smem.block_empty + next_empty.stage);  // every lane has read a scale
       next_empty.advance();
     }
   }

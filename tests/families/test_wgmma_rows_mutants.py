@@ -112,7 +112,9 @@ MUTANTS = {
     "more bytes are expected": one("arrive_expect_tx(full, bytes)", "arrive_expect_tx(full, bytes + 16)"),
     "fewer bytes are expected": one("arrive_expect_tx(full, bytes)", "arrive_expect_tx(full, bytes - 16)"),
     "one channel's rows are expected": one("bytes += load_rows<false>", "bytes = load_rows<false>", **CHANNELS_FIRST),
-    "one consumer gives a block back for two": one("block_empty + i, 4 * kConsumers", "block_empty + i, 4"),
+    "one consumer gives a block back for two": one(
+        "block_empty + i, 4 * kConsumers * (kSplit ? 32 : 1)", "block_empty + i, 4"
+    ),
     "the barriers' init is not fenced": one("ptx::fence_mbarrier_init();", ""),
     "barriers are used before they are there": one("__syncthreads();  // the barriers are there", ""),
     # ---- what is given back, and when ----
