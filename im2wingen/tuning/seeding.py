@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import logging
+import sys
 from collections.abc import Iterator, Sequence
 
 from im2wingen.cost_model import estimate_us
@@ -14,7 +15,7 @@ from im2wingen.render import template_digests
 
 log = logging.getLogger(__name__)
 
-_STORED = 4  # configs of the problem itself, and as many of its neighbours
+_STORED = 4  # configs of the problem itself that were measured, as many predicted ones, as many of its neighbours
 _MODEL_SAMPLES = 800  # legal configs a family that the cost model looks at
 _MODEL_DRAWS = 4096  # random picks a family, at most, to get them
 _MODEL_BEST = 12  # of all families together
@@ -32,12 +33,13 @@ def seeds(
 def stored_configs(
     problem: ConvProblem, target: AnyTarget, families: Sequence[Family], records: LayeredRecords
 ) -> Iterator[tuple[Family, Config]]:
-    """The best configs stored for the problem itself, then those of the nearest other problems, whatever device."""
+    """The best configs stored for the problem itself, measured or predicted, then the nearest other problems'."""
     by_name = {family.name: family for family in families}
     digests = template_digests(families)
-    found = records.best(
-        problem.key, arch=target.arch, device_name=target.name, template_digests=digests, limit=_STORED
+    every = records.best(
+        problem.key, arch=target.arch, device_name=target.name, template_digests=digests, limit=sys.maxsize
     )
+    found = [record for kind in (False, True) for record in [r for r in every if r.predicted == kind][:_STORED]]
     near = records.near(problem, arch=target.arch, device_name=target.name, template_digests=digests, limit=_STORED)
     for record in [*found, *(neighbour.record for neighbour in near)]:
         family = by_name[record.family]

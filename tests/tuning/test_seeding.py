@@ -53,6 +53,21 @@ def test_stored_configs_of_the_problem_come_before_its_neighbours(monkeypatch: p
     assert {family.name for family, _ in only_two} == {"two"}
 
 
+def test_predicted_configs_are_tried_however_many_were_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("im2wingen.families.FAMILIES", {"one": ONE})
+    with TuningDatabase.open("sqlite://") as database:
+        best = tune(PROBLEM, executor=FakeExecutor(), db=database, max_trials=12, seed=1).best
+        assert best is not None
+        unseen = FakeConfig(threads=96, depth=7)
+        predicted = replace(
+            best, config=unseen.to_dict(), config_digest=unseen.digest(), predicted=True, cubin_sha256=(), study="words"
+        )
+        database.record(predicted)
+        found = [config for _, config in stored_configs(PROBLEM, TARGET, [ONE], LayeredRecords((database,)))]
+    assert unseen.digest() not in {config.digest() for config in found[:4]}
+    assert unseen in found
+
+
 def test_a_stored_config_of_another_shape_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("im2wingen.families.FAMILIES", {"one": ONE})
     with TuningDatabase.open("sqlite://") as database:
