@@ -74,10 +74,11 @@ def cta_cycles(geometry: SimtGeometry, target: Target) -> tuple[float, float]:
 def resident_ctas(geometry: SimtGeometry, target: Target) -> int:
     """CTAs that an SM holds: more than ctas_per_sm where threads with all the registers they can have leave room."""
     config = geometry.config
-    if config.persistent:
+    by_registers = target.regs_per_sm // (_MOST_REGISTERS * geometry.threads)
+    if config.persistent or by_registers <= config.ctas_per_sm:
         return config.ctas_per_sm
     room = (
-        target.regs_per_sm // (_MOST_REGISTERS * geometry.threads),
+        by_registers,
         target.smem_per_sm_bytes // (geometry.smem_bytes + SMEM_RESERVE),
         target.max_threads_per_sm // geometry.threads,
         target.max_blocks_per_sm,
