@@ -7,7 +7,7 @@ from im2wingen.dtypes import ELEMENT_CXX
 from im2wingen.families.base import Launch, TemplateValue
 from im2wingen.problem import ConvProblem
 
-_QUICK_BYTES = 96 << 20
+_QUICK_BYTES = 96 << 20  # of x, w and y
 _THREADS = 256
 _TURNED = 64  # channels of a CTA of channels_last, and taps of all its filters at most
 _TURNED_BYTES = 256  # of a channel's pixels that it turns at a time, at most
