@@ -10,7 +10,7 @@ from im2wingen.errors import ArrayError, NoDeviceError
 from im2wingen.families.base import Launch, Plan
 from im2wingen.problem import ConvProblem
 from im2wingen.runtime.convolution import Convolution
-from im2wingen.runtime.modules import LoadedKernels, split_plan
+from im2wingen.runtime.modules import LoadedKernels
 from im2wingen.runtime.provenance import Provenance
 
 PROBLEM = ConvProblem.parse("n2c8h6w7k16r3s3", epilogue="bias")  # y is 2x16x4x5
@@ -64,7 +64,7 @@ def convolution(problem, plan, *, device=True, sha256=("s0", "s1", "s2")):
         workspace_bytes=plan.workspace_bytes,
         cubin_sha256=sha256[: len(plan.launches)] if device else (), origin="compiled",
     )  # fmt: skip
-    halves = [[plan.launches[i].template for i in half] for half in split_plan(plan)]
+    halves = [[plan.launches[i].template for i in half] for half in plan.halves()]
     kernels = LoadedKernels(pack=halves[0] or None, main=halves[1])
     fake = FakeDevice() if device else None
     conv = Convolution(problem, plan, (), provenance, device=fake, kernels=kernels if device else None)

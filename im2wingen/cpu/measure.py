@@ -1,6 +1,7 @@
 """The timing protocol for CPUs: warmed-up candidates in interleaved rounds, median and spread of undisturbed samples.
 
-Every run reads and writes the same preallocated arrays, as a layer of a network finds its x just written. A sample is
+Every run reads and writes the same preallocated arrays, as a layer of a network finds its x just written, and a filter
+that was packed before: networks pack it once, which can take longer than a run and as long in every config. A sample is
 the time of as many runs as fill 3 ms, over their number; each round takes one sample of every candidate, so that what
 else happens on the machine hits all of them alike, and there are as many rounds as fit the budget. The process's
 threads are pinned and wait actively (`thread_environment`), so they have all their cores' time unless something else
@@ -18,7 +19,7 @@ from pathlib import Path
 from im2wingen.measure import timing_of
 from im2wingen.outcome import Timing
 
-CPU_PROTOCOL_VERSION = 1
+CPU_PROTOCOL_VERSION = 2
 SEARCH_S = 0.6  # for one candidate
 _SAMPLE_US = 3_000.0
 _MIN_ROUNDS, _MAX_ROUNDS = 5, 40

@@ -100,6 +100,11 @@ class Plan:
     def workspace_bytes(self) -> int:
         return sum(self.workspace.values())
 
+    def halves(self) -> tuple[list[int], list[int]]:
+        """Indices of the launches that read the filter alone (packing), and of the others."""
+        pack = [i for i, launch in enumerate(self.launches) if launch.array_names - set(self.workspace) == {"w"}]
+        return pack, [i for i in range(len(self.launches)) if i not in pack]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Family:

@@ -11,7 +11,7 @@ from im2wingen.families.base import Plan
 from im2wingen.host_arrays import HOST_TORCH, host_framework_of
 from im2wingen.problem import ConvProblem
 from im2wingen.render import Source
-from im2wingen.runtime.modules import LoadedKernels, split_plan
+from im2wingen.runtime.modules import LoadedKernels
 from im2wingen.runtime.operands import ALIGNMENT, Operands, check_alignment, check_overlap
 from im2wingen.runtime.provenance import Provenance
 from im2wingen.runtime.serving_cpu import ServingCpu
@@ -73,7 +73,7 @@ class Convolution:
         self._sizes_bytes = self._operands.sizes_bytes()
         self._new_dtype = None if problem.element_bytes > 1 else self._operands.y_dtype  # None: y's is that of x
         self._accepted: dict[Hashable, bool] = {}  # signature -> whether x came in logical order
-        pack, _ = split_plan(plan)
+        pack, _ = plan.halves()
         packed = {name for i in pack for name in plan.launches[i].array_names if name != "w"}
         rest = [name for name in plan.workspace if name not in packed]
         self._all_workspace = Workspace(plan, (*sorted(packed), *rest))

@@ -16,7 +16,7 @@ from im2wingen.problem import ConvProblem
 from im2wingen.runtime.choice import Choice, choose
 from im2wingen.runtime.convolution import Convolution
 from im2wingen.runtime.cubins import obtain_cubins
-from im2wingen.runtime.modules import LoadedKernels, ModuleCache, split_plan
+from im2wingen.runtime.modules import LoadedKernels, ModuleCache
 from im2wingen.runtime.provenance import Provenance
 from im2wingen.runtime.serving_cpu import ServingCpu
 from im2wingen.runtime.serving_device import ServingDevice, serving_device
@@ -127,7 +127,6 @@ def _loaded(
 
 def _load_halves(plan: Plan, cubins: tuple[Cubin, ...], serving: ServingDevice | ServingCpu) -> LoadedKernels:
     pack, main = (
-        (Plan(launches=tuple(plan.launches[i] for i in half)), tuple(cubins[i] for i in half))
-        for half in split_plan(plan)
+        (Plan(launches=tuple(plan.launches[i] for i in half)), tuple(cubins[i] for i in half)) for half in plan.halves()
     )
     return LoadedKernels(pack=serving.load(*pack) if pack[1] else None, main=serving.load(*main))

@@ -7,8 +7,6 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Any
 
-from im2wingen.families.base import Launch, Plan
-
 
 @dataclass(slots=True, weakref_slot=True, eq=False)
 class LoadedKernels:
@@ -67,13 +65,3 @@ class ModuleCache:
             except IndexError:  # another thread took the last one
                 return
             self._unload(plan)
-
-
-def split_plan(plan: Plan) -> tuple[list[int], list[int]]:
-    """Indices of the launches that read the filter alone (packing), and of the others."""
-    pack = [i for i, launch in enumerate(plan.launches) if _reads_filter_alone(launch, plan)]
-    return pack, [i for i in range(len(plan.launches)) if i not in pack]
-
-
-def _reads_filter_alone(launch: Launch, plan: Plan) -> bool:
-    return launch.array_names - set(plan.workspace) == {"w"}

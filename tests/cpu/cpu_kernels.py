@@ -34,6 +34,7 @@ constexpr int C = %(c)d, K = %(k)d, RS = %(r)d * %(s)d;
 extern "C" void plain_pack(const float* w, float* packed) {
   for (int k = 0; k < K; ++k) for (int rs = 0; rs < RS; ++rs) for (int c = 0; c < C; ++c)
     packed[(rs * C + c) * K + k] = w[(k * RS + rs) * C + c];
+  %(fault)s
 }
 """
 # What a broken kernel does after it has computed y; volatile, so that no compiler drops it.
@@ -55,8 +56,11 @@ FAULTS = {
 
 def sources(problem: ConvProblem = PROBLEM, fault: str = "none") -> tuple[Source, Source]:
     sizes = {name: getattr(problem, name) for name in ("n", "c", "h", "w", "k", "r", "s", "p", "q")}
-    values = {**sizes, "pad": problem.pad_top, "fault": FAULTS[fault]}
-    return Source("plain_pack", _PACK % values), Source("plain", _PLAIN % values)
+    values = {**sizes, "pad": problem.pad_top}
+    of_packing, of_plain = (FAULTS["slow"], "") if fault == "slow packing" else ("", FAULTS[fault])
+    return Source("plain_pack", _PACK % {**values, "fault": of_packing}), Source(
+        "plain", _PLAIN % {**values, "fault": of_plain}
+    )
 
 
 def plan(problem: ConvProblem = PROBLEM) -> Plan:

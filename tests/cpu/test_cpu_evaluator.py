@@ -69,6 +69,13 @@ def test_a_slow_kernel_is_not_measured_in_full(worker: DeviceWorker) -> None:
     assert answer.timing.samples == 1
 
 
+def test_packing_is_done_before_and_not_timed(worker: DeviceWorker) -> None:
+    slow, slow_packing = (worker.evaluate(candidate(fault)).timing for fault in ("slow", "slow packing"))
+    assert slow is not None
+    assert slow_packing is not None
+    assert slow_packing.median_us < slow.median_us / 2
+
+
 def test_a_play_off_times_all_side_by_side(worker: DeviceWorker) -> None:
     fast, slow = worker.playoff([candidate(), candidate("slow")], 0.5)
     assert fast is not None
