@@ -89,6 +89,13 @@ def test_default_is_legal_where_a_thread_would_keep_too_much(shape: str, layout:
         assert SIMD.broken_rules(problem, target, SIMD.default(problem, target)) == []
 
 
+@pytest.mark.parametrize("layer", ["cv3", "cv7", "cv9"])
+def test_the_default_writes_planes_row_by_row(layer: str) -> None:
+    for target in CPU_PRESETS.values():
+        assert SIMD.default(problem_of(layer, "nchw"), target).tile_p == 1
+        assert SIMD.default(problem_of(layer, "nhwc"), target).tile_p > 1
+
+
 @pytest.mark.parametrize("shape", ["cv1", "cv7", "cv8", "cv12", "n3c5h9w9k33r3s3pad1", "n2c24h9w9k24r3s3g24"])
 @pytest.mark.parametrize("layout", ["nchw", "nhwc"])
 def test_the_space_is_mostly_legal_and_replays(shape: str, layout: str) -> None:
