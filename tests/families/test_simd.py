@@ -96,6 +96,12 @@ def test_the_default_writes_planes_row_by_row(layer: str) -> None:
         assert SIMD.default(problem_of(layer, "nhwc"), target).tile_p > 1
 
 
+def test_rows_of_a_default_tile_share_a_copied_window() -> None:
+    config = SIMD.default(problem_of("cv4", "nchw"), CPU_PRESETS["x86-64-avx512"])
+    assert config.window == "copied"
+    assert config.tile_p > 1
+
+
 @pytest.mark.parametrize("shape", ["cv1", "cv7", "cv8", "cv12", "n3c5h9w9k33r3s3pad1", "n2c24h9w9k24r3s3g24"])
 @pytest.mark.parametrize("layout", ["nchw", "nhwc"])
 def test_the_space_is_mostly_legal_and_replays(shape: str, layout: str) -> None:
