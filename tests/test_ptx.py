@@ -111,6 +111,7 @@ extern "C" __global__ void test_kernel(const unsigned char* x, unsigned char* y)
   ptx::st_global_v4(y, words);
   ptx::st_global_v4_hint(y + 16, words, first);
   ptx::st_global_hint(y + 32, words[0], first);
+  if (threadIdx.x == 0) ptx::cp_async_bulk_store_hint(y + 512, smem, 512, first);
 }
 """
 
@@ -119,11 +120,11 @@ def test_bulk_copies_and_hints() -> None:
     """UBLKCP copies, UBLKPF brings to L2; the policies are constants."""
     cubin = compile_cubin(Source("test_kernel", _environment().from_string(COPIES).render()), "sm_90a")
     counts = instruction_counts(cubin)
-    assert (counts["UBLKCP"], counts["UBLKPF"], counts["STG"]) == (2, 1, 3)
+    assert (counts["UBLKCP"], counts["UBLKPF"], counts["STG"]) == (3, 1, 3)
     listing = disassemble(cubin)
     assert listing.count("STG.E.128 ") == 2
     assert listing.count("STG.E ") == 1
     copies = [line for line in listing.splitlines() if "UBLK" in line]
-    assert sorted("desc[" in line for line in copies) == [False, True, True]
+    assert sorted("desc[" in line for line in copies) == [False, True, True, True]
     assert "0x120 ;" in listing  # evict first, from bit 52 on
     assert "0x140 ;" in listing  # evict last

@@ -52,6 +52,8 @@ def plan(problem: ConvProblem, target: Target, config: WgmmaRowsConfig) -> Plan:
             "SPLIT": geometry.split,
             "ITEM_TILES": config.item_tiles,
             "STAGED_Y": config.staged_y,
+            "BULK_STORE": config.bulk_store,
+            "COPIED_ITEMS": config.copied_items,
             "CONSUMERS": config.num_consumer_warpgroups,
             "MULTIPLYING": config.multiplying_consumers,
             "TRANSFORMERS": config.num_transformer_warps,

@@ -21,6 +21,8 @@ _TWO_SETS_THREADS = 512  # of fp32: with more, registers are for one set of accu
 _SHORT_STEPS = 6  # of a window whose steps are partial sums
 _OTHER_REGISTERS = 80  # of a thread that doesn't multiply, where consumers ask for more
 _MAX_REGISTERS = 240
+_COPYING_WARPS = 4
+_HELD_GROUPS = 2  # of copied items, that staging holds beside an item of each consumer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +35,8 @@ class WgmmaRowsConfig(Config):
     block_n: int  # output channels of a CTA
     row_items: bool  # an item's tiles stay within an output row
     staged_y: bool  # an NCHW y is stored from shared memory, else from registers
+    bulk_store: bool  # warps of their own store by bulk copies what is staged; else the consumers do
+    copied_items: int  # that leave together, by a copy of each channel; 1 without bulk_store
     item_tiles: int
     num_consumer_warpgroups: int
     multiplying_consumers: int  # of them, at a time; the others wait or store
@@ -49,7 +53,21 @@ class WgmmaRowsConfig(Config):
 
     @property
     def threads(self) -> int:
-        return 128 * self.num_consumer_warpgroups + 32 * self.num_transformer_warps + 32
+        return 128 * self.num_consumer_warpgroups + 32 * self.other_warps
+
+    @property
+    def copying_warps(self) -> int:
+        return _COPYING_WARPS if self.bulk_store else 0
+
+    @property
+    def held_items(self) -> int:
+        """That bulk copies hold in staging, or will."""
+        return _HELD_GROUPS * self.copied_items if self.bulk_store else 0
+
+    @property
+    def other_warps(self) -> int:
+        """That don't multiply: transformers, the loading one, copying ones."""
+        return self.num_transformer_warps + 1 + self.copying_warps
 
     @property
     def teams(self) -> int:
@@ -65,10 +83,9 @@ class WgmmaRowsConfig(Config):
 
     def asked_registers(self, target: Target) -> int:
         """Of a consumer's thread, once the others have given theirs back; 0 where those are no whole warpgroups."""
-        if (self.num_transformer_warps + 1) % 4:
+        if self.other_warps % 4:
             return 0
-        others = self.num_transformer_warps + 1
-        left = self.registers(target) * self.threads - 32 * others * _OTHER_REGISTERS
+        left = self.registers(target) * self.threads - 32 * self.other_warps * _OTHER_REGISTERS
         return min(_MAX_REGISTERS, left // (128 * self.num_consumer_warpgroups) // 8 * 8)
 
 
@@ -235,16 +252,19 @@ class WgmmaRowsGeometry:
     @property
     def staging_bytes(self) -> int:
         """Where consumers turn items of an NCHW y into runs of pixels."""
-        if not self.config.staged_y:
+        config = self.config
+        if not config.staged_y:
             return 0
-        consumers, slots = self.config.num_consumer_warpgroups, self.config.item_slots
-        long = self.config.row_order == "strips" and self.problem.p * self.problem.q >= consumers * slots
-        changes = 1 if long and consumers > 1 else consumers - 1  # of the segment, between staged items
-        items = consumers
-        if self.split and consumers >= 3:  # blocks need the room more
+        consumers, slots = config.num_consumer_warpgroups, config.item_slots
+        items = whole = config.held_items + consumers
+        long = config.row_order == "strips" and self.problem.p * self.problem.q >= whole * slots
+        changes = 1 if long and whole > 1 else whole - 1  # of the segment, between staged items
+        if self.split and consumers >= 3 and not config.bulk_store:  # blocks need the room more
             items = consumers - 1 if self.is_short else 2
-        pixels = items * slots * self.problem.element_bytes + 2 * SECTOR_BYTES * (changes + 1)
-        return self.config.block_n * (pixels + CHUNK_BYTES)
+        ring = items * slots * self.problem.element_bytes + 2 * SECTOR_BYTES * (changes + 1)
+        if config.bulk_store:
+            return config.block_n // 2 * (2 * ring + SECTOR_BYTES)
+        return config.block_n * (ring + CHUNK_BYTES)
 
     @property
     def smem_bytes(self) -> int:
@@ -254,10 +274,14 @@ class WgmmaRowsGeometry:
         bias = config.block_n * 4 if self.split and self.problem.epilogue != "none" else 0
         blocks = config.ring_blocks + self.mirrored_blocks
         scales = _SCALE_BYTES * (blocks + 2 * config.num_transformer_warps) if self.split else 0
-        staged = 6 * config.num_consumer_warpgroups if config.staged_y else 0
+        staged = 0
+        if config.staged_y:
+            staged = 2 * (config.copying_warps * config.copied_items + 3 * config.num_consumer_warpgroups)
         barriers = (2 * config.ring_blocks + 2 * buffers + config.num_consumer_warpgroups + 1 + staged) * _BARRIER_BYTES
-        whole = self.ring_bytes + buffers * self.raw_bytes + self.filter_bytes + self.staging_bytes
-        return whole + bias + scales + barriers
+        whole = self.ring_bytes + buffers * self.raw_bytes + self.filter_bytes
+        if config.bulk_store:  # staging begins with a sector
+            whole = round_up(whole, SECTOR_BYTES)
+        return whole + self.staging_bytes + bias + scales + barriers
 
     @property
     def blocks_k(self) -> int:

@@ -9,7 +9,7 @@ from im2wingen.target import Target
 MAX_CHANNELS = 15
 MAX_PRODUCTS = 256  # those of a tile are unrolled
 _OTHER_REGISTERS = 44  # of a consumer's thread, beside its accumulators
-_SPLIT_OTHER_REGISTERS = 32  # which are used one set after the other
+_FEW_OTHER_REGISTERS = 32  # where accumulators are used one set after the other, or consumers do not store
 
 
 def unsupported(problem: ConvProblem, target: AnyTarget) -> str | None:
@@ -84,6 +84,14 @@ RULES = (
         ),
     ),
     Rule(
+        sentence="bulk_store needs staged_y",
+        holds=lambda problem, target, config: config.staged_y or not config.bulk_store,
+    ),
+    Rule(
+        sentence="copied_items is 1 without bulk_store",
+        holds=lambda problem, target, config: config.bulk_store or config.copied_items == 1,
+    ),
+    Rule(
         sentence="item_tiles is 1, 2 or 4 where y is staged",
         holds=lambda problem, target, config: not config.staged_y or config.item_tiles in (1, 2, 4),
     ),
@@ -113,7 +121,7 @@ RULES = (
         sentence="the accumulators fit a thread's registers",
         holds=lambda problem, target, config: (
             _geometry(problem, config).accumulators
-            + (_SPLIT_OTHER_REGISTERS if problem.precision == "fp32" else _OTHER_REGISTERS)
+            + (_FEW_OTHER_REGISTERS if problem.precision == "fp32" or config.bulk_store else _OTHER_REGISTERS)
             <= (_geometry(problem, config).consumer_registers(target) or config.registers(target))
         ),
     ),

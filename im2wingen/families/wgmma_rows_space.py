@@ -31,6 +31,7 @@ _UNIT_TILES = 3
 _FEW_ROWS = 4  # of a CTA: they wait for x longer than for anything else
 _BEGINNING_ROWS = 50  # of a CTA: up to so many, it counts how soon the ring is full
 _CRAMPED = 1.4  # times the estimate where two consumers and a spare block don't fit
+_COPIED_BYTES = (512, 768, 1024, 256)  # of a channel, by a bulk copy: the longer, the fewer fit staging
 _WHOLE_GROUP = 3  # transformers that are a warpgroup with the loading warp, which may hand registers to consumers
 
 
@@ -48,9 +49,12 @@ def suggest(problem: ConvProblem, target: Target, choose: Choose) -> WgmmaRowsCo
 
     stagings = fitting("staged_y", _stagings(config, problem, target))
     config = _with(config, problem, "staged_y", _choose_of(choose, "staged_y", stagings))
+    bulk = fitting("bulk_store", _bulk_stores(config, problem, target))
+    config = _with(config, problem, "bulk_store", _choose_of(choose, "bulk_store", bulk))
 
     for field, values in (
         ("item_tiles", _item_tiles(config, problem, target)),
+        ("copied_items", _copied_items),
         ("num_consumer_warpgroups", _consumers(config, problem, target)),
         ("multiplying_consumers", _turns),
         ("num_transformer_warps", _transformers),
@@ -180,8 +184,9 @@ def _all_shapes(problem: ConvProblem) -> Iterator[WgmmaRowsConfig]:
                 for slot_order, row_items in product(orders, (False, True)):
                     config = WgmmaRowsConfig(
                         block_rows=block_rows, slot_columns=slot_columns, slot_order=slot_order, block_n=block_n,
-                        row_items=row_items, staged_y=staged, item_tiles=1, num_consumer_warpgroups=1,
-                        multiplying_consumers=1, num_transformer_warps=transformers, team_warps=transformers,
+                        row_items=row_items, staged_y=staged, bulk_store=False, copied_items=1, item_tiles=1,
+                        num_consumer_warpgroups=1, multiplying_consumers=1,
+                        num_transformer_warps=transformers, team_warps=transformers,
                         raw_stages=1, ring_blocks=1, row_order="strips", unit_rows=1, l2_bursts=False,
                         pack_kernel=True, programmatic_launch=False, early_packing=False,
                     )  # fmt: skip
@@ -239,6 +244,22 @@ def _stagings(config: WgmmaRowsConfig, problem: ConvProblem, target: Target) -> 
     """Staging first, unless its room is needed for a second consumer or a spare block."""
     cramped = _is_cramped(_with(config, problem, "staged_y", True), problem, target)
     return (False, True) if cramped else (True, False)
+
+
+def _bulk_stores(config: WgmmaRowsConfig, problem: ConvProblem, target: Target) -> list[bool]:
+    """Bulk copies first where 16-bit elements of a large y are most of the time; else consumers, who store sooner."""
+    if not config.staged_y:
+        return [False]
+    large = problem.element_bytes == 2 and problem.compulsory_bytes > _L2_SIZES * target.l2_bytes
+    first = large and _is_dram_bound(config, problem, target)
+    return [first, not first]
+
+
+def _copied_items(config: WgmmaRowsConfig, problem: ConvProblem) -> list[int]:
+    if not config.bulk_store:
+        return [1]
+    item = config.item_slots * problem.element_bytes
+    return list(dict.fromkeys([*(max(1, size // item) for size in _COPIED_BYTES), 1]))
 
 
 def _transformers(config: WgmmaRowsConfig, problem: ConvProblem) -> tuple[int, ...]:

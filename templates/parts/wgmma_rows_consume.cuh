@@ -5,7 +5,7 @@ __device__ __forceinline__ void store_tile(const float (&acc)[WGMMA_N / 2], cons
     store_pixel<0>(acc, item, tile, y, probe, policy);
     store_pixel<1>(acc, item, tile, y, probe, policy);
   } else if constexpr (kStaged) {
-    stage_tile(acc, staging, item, staged, tile);
+    stage_tile(acc, staging, item, staged, tile, probe);
   } else {
     store_elements(acc, item, tile, y, probe, policy);
   }
@@ -23,15 +23,6 @@ __device__ __forceinline__ void store_tiles(Accumulators& acc, const Biases& bia
   store_tile(acc[TILE], item, staged, TILE, staging, y, probe, policy);
   if constexpr (TILE + 1 < ITEM_TILES)
     store_tiles<TILE + 1>(acc, biases, blocks, unneeded, item, staged, staging, y, probe, policy);
-}
-
-// The segment's items in order: how many, and where one begins.
-__device__ __forceinline__ int items_of(const Segment& segment) {
-  if constexpr (kRowItems) return segment.rows * ROW_ITEMS;
-  return ((segment.rows - 1) * ROW_SLOTS + Q + ITEM_SLOTS - 1) / ITEM_SLOTS;
-}
-__device__ __forceinline__ int first_slot_of(int item) {
-  return kRowItems ? item / ROW_ITEMS * ROW_SLOTS + item % ROW_ITEMS * ITEM_SLOTS : item * ITEM_SLOTS;
 }
 
 // Consumers' turns: item `number` of the CTA is multiplied once the products of the one kMultiplying before are nearly done.
@@ -111,12 +102,16 @@ __device__ __forceinline__ void consume(const Smem& smem, int index, int warp, i
         if constexpr (kStaged) await_place(smem, staged);
         store_tiles<0>(acc, biases, blocks, first_block + unneeded, item, staged, smem.staging, y, probe, policy);
       }
-      if constexpr (kStaged) {
+      if constexpr (kBulkStored) {
+        if (kRepair && probe.saw_nan()) repair_staged(x, w, bias, smem.staging, item, staged);
+        ptx::fence_proxy_async_shared_cta();  // bulk copies read what the thread wrote
+        ptx::mbarrier_arrive(smem.staged + staged.number % kStagedItems);
+      } else if constexpr (kStaged) {
         await_staged(smem, staged);
         store_runs(smem.staging, item, staged, y, probe, policy);
         ptx::mbarrier_arrive(smem.stored + staged.number % kStagedItems);
       }
-      if (kRepair && probe.saw_nan()) {
+      if (kRepair && !kBulkStored && probe.saw_nan()) {
         if constexpr (kStaged)
           repair_runs(x, w, bias, y, item, staged);
         else

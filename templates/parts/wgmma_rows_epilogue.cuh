@@ -53,6 +53,15 @@ struct Item {
   int warp, lane;  // of the warpgroup, of the warp
 };
 
+// The segment's items in order: how many, and where one begins.
+__device__ __forceinline__ int items_of(const Segment& segment) {
+  if constexpr (kRowItems) return segment.rows * ROW_ITEMS;
+  return ((segment.rows - 1) * ROW_SLOTS + Q + ITEM_SLOTS - 1) / ITEM_SLOTS;
+}
+__device__ __forceinline__ int first_slot_of(int item) {
+  return kRowItems ? item / ROW_ITEMS * ROW_SLOTS + item % ROW_ITEMS * ITEM_SLOTS : item * ITEM_SLOTS;
+}
+
 // An output that was stored as NaN, or as Inf if split, is computed again, over the taps inside the image alone.
 __device__ __forceinline__ void repair_if_odd(const Element* x, const Element* w, const Element* bias, Element* y, int n, int p,
                                               int q, int k) {

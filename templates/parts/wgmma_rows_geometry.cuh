@@ -1,5 +1,6 @@
 // ---- sizes ----
-constexpr int THREADS = 128 * kConsumers + 32 * kTransformers + 32;
+constexpr int kCopyingWarps = kBulkStored ? 4 : 0;
+constexpr int THREADS = 128 * kConsumers + 32 * (kTransformers + 1 + kCopyingWarps);
 constexpr int OTHER_REGISTERS = 80;  // of a transformer's or loader's thread, where consumers ask for more
 constexpr int STEPS = CHUNKS / 2;  // wgmmas of a tile of 64 slots
 constexpr bool kShortWindow = STEPS <= 6;
@@ -20,29 +21,40 @@ constexpr int FILTER_CHUNKS = CHUNKS * WGMMA_N;  // of one part
 constexpr int FILTER_BYTES = PARTS * FILTER_CHUNKS * 16 + (kSplit ? WGMMA_N * 8 : 0);
 constexpr int SECTOR = 32 / sizeof(Element);  // what L2 writes at once
 // Rounds of barriers of staged items: who waits for an item of two rounds ago may be a round behind another consumer.
-constexpr int kStagedItems = kStaged ? 3 * kConsumers : 0;
-// Items that lie in staging: one of each consumer; of split elements fewer, for blocks need the room more, and the longer
-// products take, the seldomer a consumer has one there. Runs of pixels begin with a sector anew where the segment changes,
-// which it does so often among them and what the first shares with the one before.
-constexpr int STAGED_ITEMS = !kSplit || kConsumers < 3 ? kConsumers : kShortWindow ? kConsumers - 1 : 2;
-constexpr bool kLongSegments = kRowOrder == STRIPS && P * Q >= kConsumers * ITEM_SLOTS;  // but for a strip's two ends
-constexpr int SEGMENT_CHANGES = kLongSegments && kConsumers > 1 ? 1 : kConsumers - 1;
+// A copying warp may wait for an item that all others' come before.
+constexpr int kStagedItems = kStaged ? kCopyingWarps * kCopiedItems + 3 * kConsumers : 0;
+// Items that lie in staging: one of each consumer, and two times what leaves together by bulk copies; of split elements that
+// consumers store fewer, for blocks need the room more, and the longer products take, the seldomer a consumer has one there.
+// Runs of pixels begin with a sector anew where the segment changes, which it does so often among them and what the first
+// shares with the one before.
+constexpr int MOST_STAGED = kConsumers + (kBulkStored ? 2 * kCopiedItems : 0);
+constexpr int STAGED_ITEMS = kBulkStored || !kSplit || kConsumers < 3 ? MOST_STAGED : kShortWindow ? kConsumers - 1 : 2;
+constexpr bool kLongSegments = kRowOrder == STRIPS && P * Q >= MOST_STAGED * ITEM_SLOTS;  // but for a strip's two ends
+constexpr int SEGMENT_CHANGES = kLongSegments && MOST_STAGED > 1 ? 1 : MOST_STAGED - 1;
 constexpr int STAGED_PIXELS = STAGED_ITEMS * ITEM_SLOTS + 2 * SECTOR * (SEGMENT_CHANGES + 1);
-constexpr int STAGING_PITCH = STAGED_PIXELS + UNIT;  // of a channel; every other one of 8 lies in other banks
-constexpr int STAGING_BYTES = kStaged ? WGMMA_N * STAGING_PITCH * sizeof(Element) : 0;
+// Every other one of 8 channels lies in other banks. A bulk copy takes half as long again from 16 bytes that are not a whole
+// sector's, so that rings begin with sectors there.
+constexpr int STAGING_PITCH = STAGED_PIXELS + UNIT;
+constexpr int PAIR_PITCH = kBulkStored ? 2 * STAGED_PIXELS + SECTOR : 2 * STAGING_PITCH;
+constexpr int STAGING_BYTES = kStaged ? WGMMA_N / 2 * PAIR_PITCH * sizeof(Element) : 0;
+__device__ constexpr int ring_of(int channel) {  // elements of staging before it
+  if constexpr (!kBulkStored) return channel * STAGING_PITCH;
+  return channel / 2 * PAIR_PITCH + channel % 2 * STAGED_PIXELS;
+}
 // The fewest pixels of an item that is followed by another one of its segment.
 constexpr int LEAST_PIXELS = !kRowItems ? ITEM_SLOTS - HALO_SLOTS * (ITEM_SLOTS / ROW_SLOTS + 1)
                              : Q % ITEM_SLOTS == 0 ? ITEM_SLOTS : Q % ITEM_SLOTS;
 constexpr bool kSharedSectors = LEAST_PIXELS >= SECTOR;  // then a sector's pixels are of two items at most
 constexpr int BIAS_BYTES = kHasBias && kSplit ? WGMMA_N * 4 : 0;
 constexpr int SCALE_BYTES = kSplit ? (kRingBlocks + MIRRORED_BLOCKS + 2 * kTransformers) * 8 : 0;  // and ranges
+constexpr int STAGING_GAP = kBulkStored ? 31 & -(RING_BYTES + RAW_BUFFERS * RAW_BYTES + FILTER_BYTES) : 0;  // to whole sectors
 constexpr int64_t INPUT_BYTES = int64_t(N) * H * W * C * sizeof(Element);
 constexpr int64_t INPUT_UNITS_END = INPUT_BYTES / 16 * 16;  // bulk copies end here
 
 // ---- what the parameters must obey ----
 static_assert(WGMMA_N % 8 == 0 && WGMMA_N <= 256, "the N of wgmma");
 static_assert(kRingBlocks > MIRRORED_BLOCKS && kRingBlocks > HALO_BLOCKS, "an item and the windows of its slots fit the ring");
-static_assert(CONSUMER_REGISTERS == 0 || kTransformers % 4 == 3, "whole warpgroups ask for registers and give them back");
+static_assert(CONSUMER_REGISTERS == 0 || (kTransformers + 1 + kCopyingWarps) % 4 == 0, "whole warpgroups ask for registers and give them back");
 static_assert(kConsumers % kMultiplying == 0, "a wait tells a turn from the next, not from the one after");
 static_assert(kTransformers % kTeamWarps == 0, "a team is some of the transformers");
 static_assert(kTeams <= kRingBlocks, "a wait tells a round of the ring from the next, not from the one after");
@@ -50,6 +62,7 @@ static_assert(kRowOrder == UNITS || UNIT_ROWS == 1, "strips have no units");
 static_assert(kRowOrder == UNITS || !kBursts, "bursts follow the units");
 static_assert(!kStaged || !kOutputChannelsLast, "an NHWC y is stored as threads hold it");
 static_assert(kStaged || kOutputChannelsLast || sizeof(Element) == 4, "threads hold single elements of an NCHW y");
+static_assert(kStaged || !kBulkStored, "bulk copies leave staging");
 static_assert(!kSplit || sizeof(Element) == 4, "an fp32 is split");
 static_assert(kPackKernel || !kSplit, "halves of a filter are packed by a kernel of its own");
 
@@ -58,7 +71,7 @@ struct Smem {
   unsigned char* ring;     // (PARTS, PLANES, kRingBlocks + MIRRORED_BLOCKS, ROW_SLOTS), 16 bytes each
   unsigned char* raw;      // (kTeams, kRawStages, RAW_PARTS): rows of x as they lie in global memory
   unsigned char* filters;  // (PARTS, CHUNKS, WGMMA_N), 16 bytes each; then the columns' scales
-  Element* staging;        // (WGMMA_N, STAGING_PITCH): rings of pixels, if kStaged
+  Element* staging;        // (WGMMA_N / 2, PAIR_PITCH): rings of pixels of two channels each, if kStaged
   float* bias;             // (WGMMA_N), of the columns, if kSplit
   Scale* scales;           // (kRingBlocks + MIRRORED_BLOCKS) of split blocks
   Range* ranges;           // (2, kTransformers): what each warp of a team has seen, of a block and the next
@@ -69,11 +82,11 @@ __device__ __forceinline__ Smem shared_memory(unsigned char* memory) {
   smem.ring = memory;
   smem.raw = smem.ring + RING_BYTES;
   smem.filters = smem.raw + RAW_BUFFERS * RAW_BYTES;
-  smem.staging = reinterpret_cast<Element*>(smem.filters + FILTER_BYTES);
-  smem.bias = reinterpret_cast<float*>(smem.filters + FILTER_BYTES + STAGING_BYTES);
-  smem.scales = reinterpret_cast<Scale*>(smem.filters + FILTER_BYTES + STAGING_BYTES + BIAS_BYTES);
+  smem.staging = reinterpret_cast<Element*>(smem.filters + FILTER_BYTES + STAGING_GAP);
+  smem.bias = reinterpret_cast<float*>(smem.filters + FILTER_BYTES + STAGING_GAP + STAGING_BYTES);
+  smem.scales = reinterpret_cast<Scale*>(smem.filters + FILTER_BYTES + STAGING_GAP + STAGING_BYTES + BIAS_BYTES);
   smem.ranges = reinterpret_cast<Range*>(smem.scales + kRingBlocks + MIRRORED_BLOCKS);
-  smem.block_full = reinterpret_cast<uint64_t*>(smem.filters + FILTER_BYTES + STAGING_BYTES + BIAS_BYTES + SCALE_BYTES);
+  smem.block_full = reinterpret_cast<uint64_t*>(smem.filters + FILTER_BYTES + STAGING_GAP + STAGING_BYTES + BIAS_BYTES + SCALE_BYTES);
   smem.block_empty = smem.block_full + kRingBlocks;
   smem.raw_full = smem.block_empty + kRingBlocks;
   smem.raw_empty = smem.raw_full + RAW_BUFFERS;
@@ -96,7 +109,7 @@ __device__ __forceinline__ void init_barriers(const Smem& smem) {
   ptx::mbarrier_init(smem.filters_full, kPackKernel ? 1 : 4 * kConsumers);
   for (int i = 0; i < kStagedItems; ++i) {
     ptx::mbarrier_init(smem.staged + i, 128);
-    ptx::mbarrier_init(smem.stored + i, 128);
+    ptx::mbarrier_init(smem.stored + i, kBulkStored ? 1 : 128);
   }
 }
 __device__ __forceinline__ void wait(uint64_t* barrier, uint32_t parity) {

@@ -90,7 +90,9 @@ __device__ __forceinline__ void store_elements(const float (&acc)[WGMMA_N / 2], 
   }
 }
 
-__device__ __noinline__ void repair_pixels(const Element* x, const Element* w, const Element* bias, Element* y, Item item) {
+// Calls act(pixel, channel) for the item's outputs that the thread has multiplied.
+template <class Act>
+__device__ __forceinline__ void for_each_output(const Item& item, Act act) {
   constexpr int GROUP = kOutputChannelsLast ? CHANNEL_GROUP : 8, VECTOR = GROUP / 4;
 #pragma unroll 1
   for (int i = 0; i < 2 * ITEM_TILES; ++i) {
@@ -98,8 +100,14 @@ __device__ __noinline__ void repair_pixels(const Element* x, const Element* w, c
     if (!pixel.exists) continue;
 #pragma unroll 1
     for (int j = 0; j < WGMMA_N / 4; ++j) {
-      const int k = item.channel + j / VECTOR * GROUP + item.lane % 4 * VECTOR + j % VECTOR;
-      if (k < K) repair_if_odd(x, w, bias, y, item.segment.n, pixel.p, pixel.q, k);
+      const int channel = j / VECTOR * GROUP + item.lane % 4 * VECTOR + j % VECTOR;
+      if (item.channel + channel < K) act(pixel, channel);
     }
   }
+}
+
+__device__ __noinline__ void repair_pixels(const Element* x, const Element* w, const Element* bias, Element* y, Item item) {
+  for_each_output(item, [&](const Pixel& pixel, int channel) {
+    repair_if_odd(x, w, bias, y, item.segment.n, pixel.p, pixel.q, item.channel + channel);
+  });
 }

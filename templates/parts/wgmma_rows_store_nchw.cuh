@@ -57,34 +57,44 @@ __device__ constexpr int alike_channels() {
 }
 constexpr int ALIKE = alike_channels();
 
+// Where a pixel of an item lies in a run that begins with a sector.
+__device__ __forceinline__ int place_of(const Item& item, const StagedItem& staged, const Pixel& pixel) {
+  return staged.place + (pixel.p - item.segment.p) * Q + pixel.q - staged.begin;
+}
+
 // A tile to staging. At once the lanes write 8 pixels of 4 channels.
 __device__ __forceinline__ void stage_tile(const float (&acc)[WGMMA_N / 2], Element* staging, const Item& item,
-                                           const StagedItem& staged, int tile) {
+                                           const StagedItem& staged, int tile, Probe& probe) {
   constexpr int GROUPS_APART = ALIKE > 8 ? ALIKE / 8 : 1;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const Pixel pixel = pixel_of(item, tile, half);
     if (!pixel.exists) continue;
-    const int ahead = staged.place + (pixel.p - item.segment.p) * Q + pixel.q - staged.begin;
+    const int ahead = place_of(item, staged, pixel);
     Bits* places[GROUPS_APART][2];
 #pragma unroll
     for (int i = 0; i < GROUPS_APART * 2; ++i) {
       const int channel = i / 2 * 8 + item.lane % 4 * 2 + i % 2;
       const int place = around(ahead + elements_into_sector(item.segment, item.channel + channel));
-      places[i / 2][i % 2] = reinterpret_cast<Bits*>(staging) + channel * STAGING_PITCH + place;
+      places[i / 2][i % 2] = reinterpret_cast<Bits*>(staging) + ring_of(channel) + place;
     }
 #pragma unroll
     for (int group = 0; group < WGMMA_N / 8; ++group) {
       const float first = acc[group * 4 + half * 2], second = acc[group * 4 + half * 2 + 1];
-      const int further = group / GROUPS_APART * (GROUPS_APART * 8 * STAGING_PITCH);
+      const int further = group / GROUPS_APART * (GROUPS_APART * 4 * PAIR_PITCH);
       Bits *const first_place = places[group % GROUPS_APART][0] + further, *const second_place = places[group % GROUPS_APART][1] + further;
       if constexpr (sizeof(Element) == 2) {
         const uint32_t both = pack<Element>(first, second);
+        if constexpr (kBulkStored) probe.look_at(both);
         *first_place = Bits(both);
         *second_place = Bits(both >> 16);
       } else {
         *first_place = __float_as_uint(relu(first));
         *second_place = __float_as_uint(relu(second));
+        if constexpr (kBulkStored) {
+          probe.look_at(__float_as_uint(relu(first)));
+          probe.look_at(__float_as_uint(relu(second)));
+        }
       }
     }
   }

@@ -14,7 +14,7 @@ __device__ __forceinline__ RunUnit run_unit(const Item& item, const StagedItem& 
   const int end = staged.last ? staged.end : whole_sectors(into + staged.end) - into;
   const int from = staged.first ? max(staged.begin - pixel, 0) : 0;
   const int to = K % WGMMA_N == 0 || k < K ? min(end - pixel, UNIT) : 0;
-  return {k, pixel, channel * STAGING_PITCH + around(whole_sectors(staged.place + into) + unit * UNIT), from, to};
+  return {k, pixel, ring_of(channel) + around(whole_sectors(staged.place + into) + unit * UNIT), from, to};
 }
 
 __device__ __forceinline__ int64_t run_offset(const Item& item, const RunUnit& unit) {
@@ -27,14 +27,14 @@ template <class Act>
 __device__ __forceinline__ void for_each_edge(const Item& item, const StagedItem& staged, Act act) {
   if (!staged.first && !staged.last) return;
 #pragma unroll 1
-  for (int i = item.warp * 32 + item.lane; i < WGMMA_N * 2 * SECTOR_UNITS; i += 128) {
+  for (int i = item.warp * 32 + item.lane; i < WGMMA_N * 2 * SECTOR_UNITS; i += kBulkStored ? 32 : 128) {
     const int channel = i / (2 * SECTOR_UNITS), into = elements_into_sector(item.segment, item.channel + channel);
     const bool begins = i % (2 * SECTOR_UNITS) < SECTOR_UNITS;
     if (!(begins ? staged.first : staged.last)) continue;
     const int last_sector = whole_sectors(into + staged.end) - whole_sectors(into + staged.begin);
     const int number = i % SECTOR_UNITS + (begins ? 0 : last_sector / UNIT);
     const RunUnit unit = run_unit(item, staged, channel, number);
-    if (unit.from < unit.to && !(unit.whole() && number < RUN_UNITS)) act(unit);
+    if (unit.from < unit.to && !(unit.whole() && (kBulkStored || number < RUN_UNITS))) act(unit);
   }
 }
 

@@ -21,5 +21,11 @@ __device__ __forceinline__ void st_global_v4_hint(void* gmem, const uint32_t (&w
                "r"(words[2]), "r"(words[3]), "l"(policy)
                : "memory");
 }
+// As bulk_copy.cuh's.
+__device__ __forceinline__ void cp_async_bulk_store_hint(void* gmem, const void* smem, uint32_t bytes, uint64_t policy) {
+  asm volatile("cp.async.bulk.global.shared::cta.bulk_group.L2::cache_hint [%0], [%1], %2, %3;" ::"l"(gmem),
+               "r"(static_cast<uint32_t>(__cvta_generic_to_shared(smem))), "r"(bytes), "l"(policy)
+               : "memory");
+}
 }  // namespace ptx
 #endif

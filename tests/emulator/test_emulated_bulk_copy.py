@@ -63,6 +63,8 @@ def test_mutant_that_is_told(mutant: int, sentence: str) -> None:
         ("ptx::cp_async_bulk_store(y, smem + 8, 32);", "shared memory is not aligned to 16 bytes"),
         ("ptx::cp_async_bulk_store(y + 496, smem, 32);", "of 32 bytes leaves its array"),
         ("ptx::cp_async_bulk_store(y, smem, 32);", "ended before its TMA stores had read shared memory"),
+        ("ptx::cp_async_bulk_store_hint(y, smem, 32, 7);", "7 is no cache policy"),
+        ("ptx::cp_async_bulk_store_hint(y + 8, smem, 32, ptx::createpolicy_evict_first());", "must be multiples of 16"),
         ("ptx::st_global_hint(y + 2, 1, ptx::createpolicy_evict_first());", "a misaligned st.global"),
         ("ptx::st_global_hint(y, 1, 5);", "5 is no cache policy"),
         ("ptx::st_global_v4_hint(y + 8, {1, 2, 3, 4}, ptx::createpolicy_evict_first());", "a misaligned st.global.v4"),

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from wgmma_rows_cases import TARGET, config_of
+from wgmma_rows_cases import BULK, TARGET, config_of
 
 from im2wingen.errors import CompileError
 from im2wingen.families.wgmma_rows import WGMMA_ROWS
@@ -154,6 +154,19 @@ def test_an_nchw_output_is_staged() -> None:
     assert replace(large, config=units).staging_bytes == 64 * (4 * 64 * 4 + 4 * 2 * 32 + 16)
 
 
+def test_what_leaves_by_bulk_copies_begins_with_sectors() -> None:
+    problem = ConvProblem.parse("n1c3h131w133k64r3s3", layout="nchw")
+    stored = config_of(problem, num_consumer_warpgroups=2)
+    copied = replace(stored, bulk_store=True, copied_items=3)
+    geometry, before = (WgmmaRowsGeometry(problem=problem, config=config) for config in (copied, stored))
+    # an item of each consumer and two times three; pairs of channels, and a sector that brings them to other banks
+    assert geometry.staging_bytes == 32 * (2 * ((2 + 6) * 64 * 2 + 2 * 2 * 32) + 32)
+    assert copied.threads == stored.threads + 4 * 32
+    whole = before.ring_bytes + 2 * before.raw_bytes + before.filter_bytes
+    barriers = (2 * stored.ring_blocks + 2 * 2 + 2 + 1 + 2 * (4 * 3 + 3 * 2)) * 8
+    assert geometry.smem_bytes == -(-whole // 32) * 32 + geometry.staging_bytes + barriers
+
+
 GEOMETRIES = {
     "11x11": ("n2c3h31w33k96r11s11st4", "nhwc", {"slot_order": "columns"}),
     "11x11, rows": ("n2c3h31w33k96r11s11st4", "nhwc", {"item_tiles": 2}),
@@ -171,6 +184,9 @@ GEOMETRIES = {
     "fp32": ("n2c3h31w33k96r11s11st4", "nhwc", {"block_n": 48, "precision": "fp32"}),
     "tf32, NCHW out": ("n2c3h31w33k96r7s7st2pad3", "nchw", {"staged_y": False, "precision": "tf32"}),
     "fp32, short, NCHW out": ("n2c3h17w16k24r3s3", "nchw", {"num_consumer_warpgroups": 4, "precision": "fp32"}),
+    "bulk": ("n2c3h131w133k64r3s3", "nchw", {"num_consumer_warpgroups": 2, "item_tiles": 2} | BULK),
+    "bulk, short segments": ("n2c3h31w33k96r7s7st2pad3", "nchw", BULK),
+    "bulk, fp32": ("n2c3h131w133k64r3s3", "nchw", {"num_consumer_warpgroups": 3, "precision": "fp32"} | BULK),
     "fp32, NCHW out": ("n2c5h17w16k24r5s4", "nhwc-nchw", {"num_consumer_warpgroups": 3, "precision": "fp32"}),
 }  # fmt: skip
 
@@ -188,7 +204,7 @@ def test_the_kernel_derives_the_same_geometry(name: str) -> None:
         "HALO_BLOCKS": geometry.halo_blocks, "ROW_SLOTS": geometry.row_slots,
         "MIRRORED_BLOCKS": geometry.mirrored_blocks, "RING_BYTES": geometry.ring_bytes,
         "RAW_BYTES": geometry.raw_bytes, "FILTER_BYTES": geometry.filter_bytes, "K_BLOCKS": geometry.blocks_k,
-        "STAGING_BYTES": geometry.staging_bytes, "THREADS": config.threads,
+        "STAGING_BYTES": geometry.staging_bytes, "THREADS": config.threads, "kCopyingWarps": config.copying_warps,
     }  # fmt: skip
     if geometry.split:
         claims["partial_sums().count"] = geometry.partial_sums
@@ -213,6 +229,8 @@ RULE_CASES: list[tuple[str, str, dict[str, Any], dict[str, Any], str | None]] = 
     ("num_consumer_warpgroups is", SHAPE, {}, {"num_transformer_warps": 9, "ring_blocks": 20}, None),
     ("an NHWC y is", SHAPE, {}, {"staged_y": True}, "an NHWC y is stored as threads hold it"),
     ("an NHWC y is", SHAPE + "/nchw", {}, {"staged_y": False}, "threads hold single elements"),
+    ("bulk_store needs", SHAPE, {}, {"bulk_store": True}, "bulk copies leave staging"),
+    ("copied_items is", SHAPE + "/nchw", {}, {"copied_items": 2}, None),
     ("item_tiles is", SHAPE + "/nchw", {}, {"item_tiles": 3}, "the same 16 bytes of each channel"),
     ("multiplying_consumers", SHAPE, {"num_consumer_warpgroups": 3}, {"multiplying_consumers": 2}, "tells a turn"),
     ("team_warps divides", SHAPE, {"num_transformer_warps": 6}, {"team_warps": 4}, "a team is some"),

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from arithmetic import random_problem
-from wgmma_rows_cases import TWO_SMS, config_of, run_changed, verify
+from wgmma_rows_cases import BULK, TWO_SMS, config_of, run_changed, verify
 
 from im2wingen.families.wgmma_rows import WGMMA_ROWS
 from im2wingen.problem import ConvProblem, FilterLayout
@@ -150,6 +150,20 @@ CASES = {
     "NCHW, short segments": Case("n8c1h12w66k8r1s3", MANY | UNITS | {"unit_rows": 1}, layout="nchw", seeds=(3, 5, 8)),
     "NCHW, 11x11": Case("n2c3h23w28k96r11s11st4", {"num_consumer_warpgroups": 2}, layout="nchw", seeds=(0, 2)),
     "NCHW, 7x7": Case("n2c3h21w23k64r7s7st2pad3", {"block_rows": 4}, "bf16", layout="nchw"),
+    # ---- NCHW out by bulk copies ----
+    # rings that turn in the middle of a copy; segments of all lengths; two channels a loop, or 16 that begin apart
+    "bulk": Case("n6c1h40w66k8r1s3", MANY | BULK, layout="nchw", seeds=(0, 1, 2)),
+    "bulk, P * Q odd": Case("n3c3h11w17k40r3s3", TWO | BULK, "bf16", "bias", layout="nchw", seeds=(0, 1, 2)),
+    "bulk, item by item": Case("n3c3h12w40k16r3s3", TWO | BULK | {"copied_items": 1}, layout="nchw", seeds=(0, 2)),
+    "bulk, two tiles": Case("n2c3h24w40k16r3s3pad1", BULK | {"item_tiles": 2, "copied_items": 3}, layout="nchw"),
+    "bulk, short segments": Case("n8c1h12w66k8r1s3", MANY | BULK | UNITS, layout="nchw", seeds=(3, 5)),
+    "bulk, wide halo": Case("n1c1h40w131k8r1s130", TWO | BULK | {"slot_columns": 2}, layout="nchw", seeds=(0, 1)),
+    "bulk, one pixel": Case("n1c1h1w1k1r1s1", BULK, layout="nchw"),
+    "bulk, K = 7": Case("n2c3h27w29k7r3s3", BULK | {"block_n": 16}, layout="nchw", epilogue="bias"),
+    "bulk, K in blocks": Case("n2c3h19w21k72r3s3", BULK | {"block_n": 32}, layout="nchw", epilogue="bias_relu"),
+    "bulk, row items": Case("n2c3h9w141k24r3s3", ROWS | TWO | BULK, layout="nhwc-nchw", seeds=(0, 2)),
+    "bulk, tf32": Case("n3c3h17w31k16r3s3st1x2", TWO | BULK, "tf32", "bias", layout="nchw", seeds=(0, 2)),
+    "bulk, fp32": Case("n2c3h23w33k24r5s5pad2", TWO | BULK | {"num_transformer_warps": 3}, "fp32", layout="nchw"),
     # ---- 4-byte elements; lanes take turns at a bank: four (11x11), two (7x7), none (3x3) ----
     "tf32, 11x11": Case("n2c3h19w111k16r11s11st4", {"num_consumer_warpgroups": 2}, "tf32", seeds=(0, 2)),
     "tf32, 7x7": Case("n2c3h9w45k24r7s7st2pad3", {"block_rows": 4}, "tf32", "bias", layout="nchw", seeds=(0, 1, 2)),
@@ -206,6 +220,7 @@ def test_the_default_is_right(shape: str, layout: str, precision: str) -> None:
         ("n1c3h7w9k8r3s3", "nchw", {"block_rows": 3}),
         ("n2c3h7w10k7r3s3", "nhwc-nchw", UNITS | {"item_tiles": 2, "l2_bursts": True}),
         ("n1c3h7w9k7r3s3pad1/fp32", "nchw", {"block_rows": 3}),
+        ("n2c3h17w19k7r3s3pad1", "nchw", BULK),
     ],
 )
 def test_no_byte_is_touched_that_is_not_ours(shape: str, layout: str, config: dict[str, Any]) -> None:
@@ -244,7 +259,10 @@ def test_many_random_configs_of_random_problems(seed: int) -> None:
 # ---- NaN and Inf ----
 
 
-@pytest.mark.parametrize(("epilogue", "layout"), [("none", "nhwc"), ("bias_relu", "nhwc"), ("bias_relu", "nhwc-nchw")])
+@pytest.mark.parametrize(
+    ("epilogue", "layout", "store"),
+    [("none", "nhwc", {}), ("bias_relu", "nhwc", {}), ("bias_relu", "nhwc-nchw", {}), ("bias_relu", "nhwc-nchw", BULK)],
+)
 @pytest.mark.parametrize(
     ("shape", "config", "precision"),
     [
@@ -261,12 +279,12 @@ def test_many_random_configs_of_random_problems(seed: int) -> None:
     ids=["11x11", "7x7", "3x3", "2x2", "1x2", "3x3 tf32", "7x7 fp32"],
 )
 def test_a_nan_reaches_the_outputs_whose_window_holds_it(
-    shape: str, config: dict[str, Any], precision: str, epilogue: str, layout: str
+    shape: str, config: dict[str, Any], precision: str, epilogue: str, layout: str, store: dict[str, Any]
 ) -> None:
     problem = ConvProblem.parse(shape, precision=precision, epilogue=epilogue, layout=layout)
     # first and last element of the images, and one inside
     places = {(0, 0, 0, 0): np.nan, (problem.n - 1, -1, -1, -1): np.inf, (problem.n - 1, 2, 3, 0): -np.inf}
-    found, wanted = run_changed(problem, config_of(problem, **config), {"x": places})
+    found, wanted = run_changed(problem, config_of(problem, **config, **store), {"x": places})
     assert np.isnan(wanted).any()
     assert np.isfinite(wanted).any()
     np.testing.assert_array_equal(found, wanted)

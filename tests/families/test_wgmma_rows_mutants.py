@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from mutants import mutate
-from wgmma_rows_cases import config_of, run_changed, verify
+from wgmma_rows_cases import BULK, config_of, run_changed, verify
 
 from im2wingen.errors import EmulatorError
 from im2wingen.problem import ConvProblem
@@ -76,6 +76,13 @@ FEW: dict[str, Any] = {
 FULL_ITEMS: dict[str, Any] = {"layout": "nchw", "shape": "n3c3h11w65k16r3s3", "config": {"row_items": True}}
 SEGMENTS: dict[str, Any] = {"layout": "nchw", "config": CONFIG | {"row_order": "units", "unit_rows": 1}}
 HELD: dict[str, Any] = {"precision": "tf32", "layout": "nchw", "config": {"staged_y": False}}
+# rings turn, copies with them; an odd number of pixels of an image
+COPIED: dict[str, Any] = {
+    "layout": "nchw",
+    "shape": "n2c1h39w67k24r1s3",
+    "config": BULK | {"num_consumer_warpgroups": 2},
+}
+COPIED_BLOCKS: dict[str, Any] = COPIED | {"shape": "n1c1h20w67k72r1s3", "config": BULK | {"block_n": 32}}
 WORDS: dict[str, Any] = {"precision": "tf32", "layout": "nchw", "shape": "n3c3h11w17k16r3s3"}
 
 RAW_FULL = "wait(smem.raw_full + buffer, ring.parity);"
@@ -214,7 +221,9 @@ MUTANTS = {
     "the last strip's row is left out": one("(index < OUTPUT_ROWS % count)", "0", shape="n3c3h7w9k8r3s3"),
     "a strip goes on over the image": one("min(P - segment.p, end - next)", "end - next"),
     "a unit goes on over the image": one("min(UNIT_ROWS, P - segment.p)", "UNIT_ROWS", **UNITS),
-    "channels are the first block's": one("int(blockIdx.x) % K_BLOCKS * WGMMA_N;", "0;", **K_BLOCKS),
+    "channels are the first block's": one(
+        "int first_channel = int(blockIdx.x) % K_BLOCKS * WGMMA_N;", "int first_channel = 0;", **K_BLOCKS
+    ),
     "filters are the first block's": one("int64_t(blockIdx.x % K_BLOCKS) *", "0 *", **K_BLOCKS),
     # ---- teams ----
     "a warp of a team fills a block for all": one(
@@ -261,7 +270,7 @@ MUTANTS = {
     "NCHW: two rounds of barriers": one("3 * kConsumers : 0", "2 * kConsumers : 0", **SHORT_SEGMENTS),
     "NCHW: an item is stored before it is there": one("  await_item(smem.staged, staged.number);\n", "", **ODD),
     "NCHW: the item before is not awaited": one("await_item(smem.staged, staged.number - 1);", ";", **ODD),
-    "NCHW: a warp has stored for all": one("smem.stored + i, 128)", "smem.stored + i, 32)", **ODD),
+    "NCHW: a warp has stored for all": one("kBulkStored ? 1 : 128)", "kBulkStored ? 1 : 32)", **ODD),
     "NCHW: segments begin at the same place": one(
         "origin = (origin + whole", "origin = (0 * origin + whole", **SEGMENTS
     ),
@@ -292,9 +301,7 @@ MUTANTS = {
     "NCHW: pixels before the segment are stored": one("staged.first ? max(staged.begin - pixel, 0) : 0", "0", **ODD),
     "NCHW: pixels beyond the segment are stored": one("min(end - pixel, UNIT) : 0", "UNIT : 0", **ODD),
     "NCHW: edges are left out": one("if (!staged.first && !staged.last) return;", "return;", **ODD),
-    "NCHW: edges beyond whole sectors are left out": one(
-        "unit.whole() && number < RUN_UNITS", "unit.whole()", **FULL_ITEMS
-    ),
+    "NCHW: edges beyond whole sectors are left out": one("(kBulkStored || number < RUN_UNITS)", "true", **FULL_ITEMS),
     "NCHW: a run ends in its first sector": one("begins ? 0 : last_sector / UNIT", "0", **ODD),
     "NCHW: rounds are the first one": one("from + further(i) * STAGING_PITCH", "from", **MANY_CHANNELS),
     "NCHW: channels beyond K are stored": one(
@@ -302,6 +309,50 @@ MUTANTS = {
     ),
     "NCHW: edges of channels beyond K are stored": one(
         "K % WGMMA_N == 0 || k < K ? min", "true ? min", layout="nchw", **K_BLOCKS
+    ),
+    # ---- its bulk copies ----
+    "bulk: what is staged is not fenced": one(
+        "        ptx::fence_proxy_async_shared_cta();  // bulk copies read what the thread wrote\n", "", **COPIED
+    ),
+    "bulk: items are copied before they are there": one(
+        "await_item(smem.staged, passed + i);  // and", ";  // and", **COPIED
+    ),
+    "bulk: what shares the first sectors is not awaited": one(
+        "int i = max(first - 1, 0); i < end", "int i = first; i < end", **COPIED
+    ),
+    "bulk: items are given back before they are read": one(
+        "      ptx::cp_async_bulk_wait_group_read<0>();\n", "", **COPIED
+    ),
+    "bulk: copies are not committed": one("      ptx::cp_async_bulk_commit_group();\n", "", **COPIED),
+    "bulk: items are never given back": one(
+        "(smem.stored + (passed + i) % kStagedItems);\n", "(smem.stored);\n", **COPIED
+    ),
+    "bulk: all warps copy": one("const bool mine = turn == index;", "const bool mine = true;", **COPIED),
+    "bulk: items are left out": one("first += kCopiedItems", "first += kCopiedItems + 1", **COPIED),
+    "bulk: few barriers": one("kCopyingWarps * kCopiedItems + 3", "0 * kCopyingWarps * kCopiedItems + 3", **COPIED),
+    "bulk: copies do not turn with the ring": one("min(end - begin, STAGED_PIXELS - place)", "end - begin", **COPIED),
+    "bulk: the rest of a turned copy is left out": one(
+        "    copy(begin - into + before_end, 0, end - begin - before_end);\n", "", **COPIED
+    ),
+    "bulk: all channels begin alike": one("into = (into + int64_t(P) * Q % SECTOR) % SECTOR;", ";", **COPIED),
+    "bulk: runs are the first channel's": one("    run += int64_t(P) * Q;\n", "", **COPIED),
+    "bulk: rings are the first channel's": one("ring_of(first) + place;", "ring_of(0) + place;", **COPIED),
+    "bulk: channels are the first block's": one(
+        "const int channel = int(blockIdx.x) % K_BLOCKS * WGMMA_N;", "const int channel = 0;", **COPIED_BLOCKS
+    ),
+    "bulk: channels beyond K are copied": one("kAll || first + i * APART < left", "true", **COPIED_BLOCKS),
+    "bulk: pixels before the segment are copied": one(
+        "staged.first ? ceil_div(into + staged.begin, UNIT) * UNIT : sector", "sector", **COPIED
+    ),
+    "bulk: pixels beyond the segment are copied": one(
+        "staged.last ? (into + staged.end) / UNIT * UNIT :",
+        "staged.last ? (into + staged.end + UNIT) / UNIT * UNIT :",
+        **COPIED,
+    ),
+    "bulk: edges are left out": one("      store_edges(smem.staging, item, staged, y);\n", "", **COPIED),
+    "bulk: lanes skip edges": one("kBulkStored ? 32 : 128", "128", **COPIED),
+    "bulk: staging is smaller than a pair of rings": one(
+        "2 * STAGED_PIXELS + SECTOR :", "2 * STAGED_PIXELS - SECTOR :", **COPIED
     ),
     "NCHW, as held: the second channel is the first": one(
         "i / 2 * 8 + i % 2;  // channels", "i / 2 * 8;  // channels", **HELD
@@ -369,7 +420,7 @@ def test_the_unbroken_kernel_passes_where_mutants_fail(mutant: Mutant) -> None:
 # ---- repair ----
 
 REPAIR_MUTANTS = {
-    "no repair": one("kRepair && probe.saw_nan()", "false"),
+    "no repair": one("kRepair && !kBulkStored && probe.saw_nan()", "false"),
     "half of the elements are not looked at": one(
         "const float low = to_float(pairs.x), high = to_float(pairs.y);",
         "const float low = to_float(pairs.x), high = low;",
@@ -379,6 +430,13 @@ REPAIR_MUTANTS = {
     "what is Inf stays": one("if (stored != stored ||", "if (stored > stored ||"),
     "one half of a tile is repaired": one("i < 2 * ITEM_TILES; ++i", "i < 2 * ITEM_TILES; i += 2"),
     "some of the channels are repaired": one("j < WGMMA_N / 4; ++j", "j < WGMMA_N / 8; ++j"),
+    "bulk: no repair": one("kRepair && probe.saw_nan()) repair_staged", "false) repair_staged", **COPIED),
+    "bulk: half of the elements are not looked at": one(
+        "probe.look_at(both);\n        *first", "probe.look_at(both & 0xffff);\n        *first", **COPIED
+    ),
+    "bulk: another place is repaired": one(
+        "around(place_of(item, staged, pixel) + into)", "around(place_of(item, staged, pixel))", **COPIED
+    ),
     "NCHW: edges are not repaired": one("  for_each_edge(item, staged, repair);\n", "", **CHANNELS_FIRST),
     "NCHW: whole sectors are not repaired": one(
         "unit.whole()) repair(unit);", "false) repair(unit);", **CHANNELS_FIRST
@@ -390,7 +448,7 @@ REPAIR_MUTANTS = {
 def test_a_broken_repair_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     layout = REPAIR_MUTANTS[name].layout
     problem = ConvProblem.parse("n1c3h9w10k48r3s3pad1", precision="bf16", layout=layout)
-    config = config_of(problem)
+    config = config_of(problem, **(BULK if REPAIR_MUTANTS[name].config == COPIED["config"] else {}))
     # w (K, R, S, C): an even and an odd channel; taps that meet the padding on two sides each
     weights = [(2, 0, 0, 0), (2, 2, 2, 2), (45, 0, 0, 0), (45, 2, 2, 2)]
     changes = [{"w": {index: np.inf}} for index in weights]

@@ -68,6 +68,27 @@ def test_the_default_is_what_measured_best(layer: str) -> None:
     assert config.l2_bursts == (config.row_order == "units")
 
 
+@pytest.mark.parametrize(
+    ("layer", "layout", "precision", "bulk_store"),
+    [
+        ("cv7", "nchw", "fp16", True),
+        ("cv7", "nhwc-nchw", "bf16", True),
+        ("cv7", "nhwc", "fp16", False),  # nothing is staged
+        ("cv7", "nchw", "fp32", False),  # blocks need the room
+        ("cv3", "nchw", "fp16", False),  # products take as long as y
+        ("n8c3h224w224k64r3s3", "nchw", "fp16", False),  # y is not much larger than L2
+    ],
+)
+def test_a_large_output_leaves_by_bulk_copies(layer: str, layout: str, precision: str, *, bulk_store: bool) -> None:
+    problem = ConvProblem.parse(layer, layout=layout, precision=precision)
+    config = WGMMA_ROWS.default(problem, TARGET)
+    assert isinstance(config, WgmmaRowsConfig)
+    assert config.bulk_store == bulk_store
+    if problem.y_layout == "nchw":  # tuning tries both
+        configs = itertools.islice(WGMMA_ROWS.random_configs(problem, TARGET, 1), 60)
+        assert {config.bulk_store for config in configs if isinstance(config, WgmmaRowsConfig)} == {False, True}
+
+
 # Of fp32: consumers, transformers of how many warps a team, buffers of raw rows. The last has few rows a CTA.
 MEASURED_SPLIT = {
     ("cv1", "nhwc"): (2, 7, 7, 2),

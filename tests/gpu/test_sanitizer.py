@@ -18,7 +18,10 @@ _PATCHES = ("rows filters", "rows pixels", "block")
 _ROWS = ("rows strips", "rows units", "columns strips", "columns units")
 _TURNED = ("rows filters turned 1", "rows pixels turned 1")  # of 16-bit elements
 
-_ROWS_OF_LAYOUTS = tuple(f"{layout}: {way}" for layout in ("nhwc", "nchw") for way in _ROWS)
+_ROWS_OF_LAYOUTS = (
+    *(f"{layout}: {way}" for layout in ("nhwc", "nchw") for way in _ROWS),
+    *(f"nchw: {way} True" for way in _ROWS[:2]),  # by bulk copies
+)
 
 EXPECTED = {  # of each family and precision: ways that must have run
     **{("simt", precision): _STAGINGS for precision in ("fp32", "fp64")},

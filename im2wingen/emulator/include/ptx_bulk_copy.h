@@ -20,6 +20,10 @@ inline void cp_async_bulk_load_hint(void* smem, const void* gmem, uint32_t bytes
 inline void cp_async_bulk_store(void* gmem, const void* smem, uint32_t bytes) {
   emulator::bulk_store("cp.async.bulk store", gmem, smem, bytes);
 }
+inline void cp_async_bulk_store_hint(void* gmem, const void* smem, uint32_t bytes, uint64_t policy) {
+  emulator::check_cache_policy("cp.async.bulk store", policy);
+  emulator::bulk_store("cp.async.bulk store", gmem, smem, bytes);
+}
 inline void cp_async_bulk_prefetch_l2_hint(const void* gmem, uint32_t bytes, uint64_t policy) {
   emulator::check_cache_policy("cp.async.bulk.prefetch", policy);
   emulator::bulk_prefetch("cp.async.bulk.prefetch", gmem, bytes);
