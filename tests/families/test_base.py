@@ -409,7 +409,7 @@ constexpr int SMEM_BYTES = kEnd + kNumbers * int(sizeof(float));
 constexpr int64_t GRID = TILE_COUNT < {TARGET.sm_count} ? TILE_COUNT : {TARGET.sm_count};
 """,
     "wgmma_rows": f"""
-constexpr int kArrays = RING_BYTES + RAW_BUFFERS * RAW_BYTES + FILTER_BYTES + STAGING_BYTES;
+constexpr int kArrays = RING_BYTES + RAW_BUFFERS * RAW_BYTES + FILTER_BYTES + STAGING_GAP + STAGING_BYTES;
 constexpr int kBuffers = kArrays + BIAS_BYTES + SCALE_BYTES;
 constexpr int kBarriers = 2 * kRingBlocks + 2 * RAW_BUFFERS + kConsumers + 1 + 2 * kStagedItems;
 constexpr int SMEM_BYTES = kBuffers + int(sizeof(uint64_t)) * kBarriers;
