@@ -64,7 +64,7 @@ __device__ __forceinline__ void consume(const Smem& smem, int index, int warp, i
 #pragma unroll 1
     for (; next < items; next += kConsumers) {
       const int first_slot = first_slot_of(next), row = first_slot / ROW_SLOTS;
-      const int end_slot = kRowItems ? min(first_slot + ITEM_SLOTS, (row + 1) * ROW_SLOTS) : first_slot + ITEM_SLOTS;
+      const int end_slot = end_slot_of(first_slot, row);
       const Item item = {segment, first_slot, end_slot, first_channel, warp % 4, lane};
       [[maybe_unused]] StagedItem staged;
       if constexpr (kStaged) staged = staging.item_at(item, passed + next, next == 0, next + 1 == items);

@@ -53,13 +53,16 @@ struct Item {
   int warp, lane;  // of the warpgroup, of the warp
 };
 
-// The segment's items in order: how many, and where one begins.
+// The segment's items in order: how many, and where one begins and ends.
 __device__ __forceinline__ int items_of(const Segment& segment) {
   if constexpr (kRowItems) return segment.rows * ROW_ITEMS;
   return ((segment.rows - 1) * ROW_SLOTS + Q + ITEM_SLOTS - 1) / ITEM_SLOTS;
 }
 __device__ __forceinline__ int first_slot_of(int item) {
   return kRowItems ? item / ROW_ITEMS * ROW_SLOTS + item % ROW_ITEMS * ITEM_SLOTS : item * ITEM_SLOTS;
+}
+__device__ __forceinline__ int end_slot_of(int first_slot, int row) {  // of an item that begins in a row
+  return kRowItems ? min(first_slot + ITEM_SLOTS, (row + 1) * ROW_SLOTS) : first_slot + ITEM_SLOTS;
 }
 
 // An output that was stored as NaN, or as Inf if split, is computed again, over the taps inside the image alone.

@@ -32,8 +32,8 @@ constexpr int STAGED_ITEMS = kBulkStored || !kSplit || kConsumers < 3 ? MOST_STA
 constexpr bool kLongSegments = kRowOrder == STRIPS && P * Q >= MOST_STAGED * ITEM_SLOTS;  // but for a strip's two ends
 constexpr int SEGMENT_CHANGES = kLongSegments && MOST_STAGED > 1 ? 1 : MOST_STAGED - 1;
 constexpr int STAGED_PIXELS = STAGED_ITEMS * ITEM_SLOTS + 2 * SECTOR * (SEGMENT_CHANGES + 1);
-// Every other one of 8 channels lies in other banks. A bulk copy takes half as long again from 16 bytes that are not a whole
-// sector's, so that rings begin with sectors there.
+// Every other one of 8 channels lies in other banks. Bulk copies are slow where what they read does not begin with a sector
+// of shared memory: there rings begin with one.
 constexpr int STAGING_PITCH = STAGED_PIXELS + UNIT;
 constexpr int PAIR_PITCH = kBulkStored ? 2 * STAGED_PIXELS + SECTOR : 2 * STAGING_PITCH;
 constexpr int STAGING_BYTES = kStaged ? WGMMA_N / 2 * PAIR_PITCH * sizeof(Element) : 0;

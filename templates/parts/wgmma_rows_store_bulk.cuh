@@ -28,10 +28,10 @@ __device__ __forceinline__ void copy_runs(const Element* staging, const Item& it
     const int begin = staged.first ? ceil_div(into + staged.begin, UNIT) * UNIT : sector;
     const int end = staged.last ? (into + staged.end) / UNIT * UNIT : whole_sectors(into + staged.end);
     const int place = around(around(whole_sectors(staged.place + into)) + begin - sector);
-    const auto copy = [&](int from, int place, int count) {
+    const auto copy = [&](int in_run, int in_ring, int count) {
       if (count <= 0) return;
-      Element* to = run + from;
-      const Element* ring = staging + ring_of(first) + place;
+      Element* to = run + in_run;
+      const Element* ring = staging + ring_of(first) + in_ring;
 #pragma unroll 8
       for (int i = 0; i < ALIKE_CHANNELS; ++i, to += int64_t(APART) * P * Q, ring += APART / 2 * PAIR_PITCH)
         if (kAll || first + i * APART < left) ptx::cp_async_bulk_store_hint(to, ring, count * sizeof(Element), policy);
@@ -50,11 +50,6 @@ __device__ __forceinline__ void store_edges(const Element* staging, const Item& 
 #pragma unroll 1
     for (int i = unit.from; i < unit.to; ++i) y[run_offset(item, unit) + i] = staging[unit.place + i];
   });
-}
-
-__device__ __forceinline__ int end_slot_of(int item) {
-  const int first = first_slot_of(item);
-  return kRowItems ? min(first + ITEM_SLOTS, (first / ROW_SLOTS + 1) * ROW_SLOTS) : first + ITEM_SLOTS;
 }
 
 // Copying warp `index` takes every kCopyingWarps-th kCopiedItems items.
@@ -76,7 +71,8 @@ __device__ __forceinline__ void copy_items(const Smem& smem, int index, int lane
       if (!mine) continue;
       const int end = min(first + kCopiedItems, items);
       for (int i = max(first - 1, 0); i < end; ++i) await_item(smem.staged, passed + i);  // and what shares its first sectors
-      const Item item = {segment, first_slot_of(first), end_slot_of(end - 1), channel, 0, lane};
+      const int last_slot = first_slot_of(end - 1);  // where the last one begins
+      const Item item = {segment, first_slot_of(first), end_slot_of(last_slot, last_slot / ROW_SLOTS), channel, 0, lane};
       const StagedItem staged = staging.item_at(item, passed + first, first == 0, end == items);
       store_edges(smem.staging, item, staged, y);
       __syncwarp();  // they have been read

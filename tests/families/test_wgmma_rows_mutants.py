@@ -336,7 +336,7 @@ MUTANTS = {
     ),
     "bulk: all channels begin alike": one("into = (into + int64_t(P) * Q % SECTOR) % SECTOR;", ";", **COPIED),
     "bulk: runs are the first channel's": one("    run += int64_t(P) * Q;\n", "", **COPIED),
-    "bulk: rings are the first channel's": one("ring_of(first) + place;", "ring_of(0) + place;", **COPIED),
+    "bulk: rings are the first channel's": one("ring_of(first) + in_ring;", "ring_of(0) + in_ring;", **COPIED),
     "bulk: channels are the first block's": one(
         "const int channel = int(blockIdx.x) % K_BLOCKS * WGMMA_N;", "const int channel = 0;", **COPIED_BLOCKS
     ),
@@ -448,7 +448,7 @@ REPAIR_MUTANTS = {
 def test_a_broken_repair_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     layout = REPAIR_MUTANTS[name].layout
     problem = ConvProblem.parse("n1c3h9w10k48r3s3pad1", precision="bf16", layout=layout)
-    config = config_of(problem, **(BULK if REPAIR_MUTANTS[name].config == COPIED["config"] else {}))
+    config = config_of(problem, **(BULK if "bulk_store" in REPAIR_MUTANTS[name].config else {}))
     # w (K, R, S, C): an even and an odd channel; taps that meet the padding on two sides each
     weights = [(2, 0, 0, 0), (2, 2, 2, 2), (45, 0, 0, 0), (45, 2, 2, 2)]
     changes = [{"w": {index: np.inf}} for index in weights]
