@@ -13,6 +13,7 @@ from im2wingen.problem import Precision
 
 ONE = (1, 1, 1)
 INSTRUCTIONS = {"f16": "wgmma_m64k16_f32_f16", "bf16": "wgmma_m64k16_f32_bf16", "tf32": "wgmma_m64k8_f32_tf32"}
+HELD = {name: instruction.replace("wgmma_", "wgmma_held_") for name, instruction in INSTRUCTIONS.items()}
 EIGHT_BITS = {"int8": "wgmma_m64k32_s32_s8", "e4m3": "wgmma_m64k32_f32_e4m3", "e5m2": "wgmma_m64k32_f32_e5m2"}
 
 
@@ -42,6 +43,7 @@ def run(
     seed: int = 0,
     mutant: int = 0,
     sanitize: bool = False,
+    held: bool = False,
 ) -> tuple[np.ndarray, np.ndarray]:
     """What the kernel gives and what it should; `shift` is how far the operands' starts are off a multiple of 1024."""
     sbo = sbo or 8 * (swizzle or 16)
@@ -54,7 +56,8 @@ def run(
     used = shift + max(n, 64) // 8 * sbo + (0 if swizzle else k_bytes // 16 * lbo)
     region = -(-used // 1024) * 1024
     source = load(
-        "wgmma_tile", WGMMA_N=n, WGMMA=(INSTRUCTIONS | EIGHT_BITS)[precision], SWIZZLE=swizzle, SBO=sbo, LBO=lbo,
+        "wgmma_tile", WGMMA_N=n, ITEM_SLOTS=n, HELD=int(held), SWIZZLE=swizzle, SBO=sbo, LBO=lbo,
+        WGMMA=(HELD if held else INSTRUCTIONS | EIGHT_BITS)[precision],
         K_BYTES=k_bytes, START_A=shift, START_B=region + shift, ACCUMULATE=int(accumulate), MUTANT=mutant,
         SUM="int32_t" if precision == "int8" else "float",
     )  # fmt: skip
@@ -73,6 +76,18 @@ def test_n_and_elements(n: int, precision: str) -> None:
     np.testing.assert_array_equal(*run(n, precision, steps=4))
 
 
+@pytest.mark.parametrize("precision", list(HELD))
+@pytest.mark.parametrize("n", [16, 112, 256])
+def test_rows_held_in_registers(n: int, precision: str) -> None:
+    np.testing.assert_array_equal(*run(n, precision, steps=4, held=True, accumulate=False))
+
+
+@pytest.mark.parametrize("mutant", [1, 3, 5, 7])
+def test_a_mutant_beside_held_rows_is_wrong(mutant: int) -> None:
+    d, expected = run(16, steps=2, mutant=mutant, held=True)
+    assert not np.array_equal(d, expected)
+
+
 @pytest.mark.parametrize("precision", list(EIGHT_BITS))
 @pytest.mark.parametrize("n", [24, 176])
 def test_elements_of_8_bits(n: int, precision: str) -> None:
@@ -83,8 +98,8 @@ def test_sums_of_integers_wrap() -> None:
     big = np.full((64, 8), 2**31 - 1, np.int32)
     ones = np.ones((64, 32), np.int8)
     source = load(
-        "wgmma_tile", WGMMA_N=8, WGMMA=EIGHT_BITS["int8"], SWIZZLE=32, SBO=256, LBO=16, K_BYTES=32, START_A=0,
-        START_B=2048, ACCUMULATE=1, MUTANT=0, SUM="int32_t",
+        "wgmma_tile", WGMMA_N=8, ITEM_SLOTS=8, HELD=0, WGMMA=EIGHT_BITS["int8"], SWIZZLE=32, SBO=256, LBO=16,
+        K_BYTES=32, START_A=0, START_B=2048, ACCUMULATE=1, MUTANT=0, SUM="int32_t",
     )  # fmt: skip
     EmulatedKernel(source).launch(ONE, 128, 4096, [ones.view(np.uint8), ones[:8].view(np.uint8), big])
     assert (big == -(2**31) + 31).all()
@@ -108,8 +123,8 @@ def test_sums_of_fp8_have_14_bits(terms: list[tuple[float, float]], total: float
     for k, (left, right) in enumerate(terms):
         a[:, k], b[:, k] = left, right
     source = load(
-        "wgmma_tile", WGMMA_N=8, WGMMA=EIGHT_BITS["e4m3"], SWIZZLE=32, SBO=256, LBO=16, K_BYTES=32, START_A=0,
-        START_B=2048, ACCUMULATE=1, MUTANT=0, SUM="float",
+        "wgmma_tile", WGMMA_N=8, ITEM_SLOTS=8, HELD=0, WGMMA=EIGHT_BITS["e4m3"], SWIZZLE=32, SBO=256, LBO=16,
+        K_BYTES=32, START_A=0, START_B=2048, ACCUMULATE=1, MUTANT=0, SUM="float",
     )  # fmt: skip
     EmulatedKernel(source).launch(ONE, 128, 4096, [narrow(a, "e4m3"), narrow(b, "e4m3"), d])
     np.testing.assert_array_equal(d, np.full((64, 8), total, np.float32))

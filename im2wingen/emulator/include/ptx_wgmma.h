@@ -4,6 +4,7 @@
 namespace emulator {
 void wgmma_fence();
 void wgmma(const char* name, Multiplicand type, float* d, unsigned n, uint64_t a, uint64_t b, bool accumulate);
+void wgmma_held(const char* name, Multiplicand type, float* d, unsigned n, const uint32_t* a, uint64_t b, bool accumulate);
 void wgmma_commit_group();
 void wgmma_wait_group(unsigned pending);
 }  // namespace emulator
@@ -45,4 +46,19 @@ template <size_t kRegisters>
 void wgmma_m64k32_f32_e5m2(float (&d)[kRegisters], uint64_t a, uint64_t b, bool accumulate) {
   emulator::wgmma("wgmma.m64k32.e5m2", emulator::Multiplicand::kE5m2, d, 2 * kRegisters, a, b, accumulate);
 }
+// A from registers.
+template <size_t kRegisters>
+void wgmma_held_m64k16_f32_f16(float (&d)[kRegisters], const uint32_t (&a)[4], uint64_t b, bool accumulate) {
+  emulator::wgmma_held("wgmma.m64k16.f16", emulator::Multiplicand::kF16, d, 2 * kRegisters, a, b, accumulate);
+}
+template <size_t kRegisters>
+void wgmma_held_m64k16_f32_bf16(float (&d)[kRegisters], const uint32_t (&a)[4], uint64_t b, bool accumulate) {
+  emulator::wgmma_held("wgmma.m64k16.bf16", emulator::Multiplicand::kBf16, d, 2 * kRegisters, a, b, accumulate);
+}
+template <size_t kRegisters>
+void wgmma_held_m64k8_f32_tf32(float (&d)[kRegisters], const uint32_t (&a)[4], uint64_t b, bool accumulate) {
+  emulator::wgmma_held("wgmma.m64k8.tf32", emulator::Multiplicand::kTf32, d, 2 * kRegisters, a, b, accumulate);
+}
+template <size_t kRegisters>
+void wgmma_fence_held(float (&)[kRegisters]) {}
 }  // namespace ptx

@@ -6,6 +6,7 @@
 // operands are read when the first lane issues and once more then: chunks that have changed in between count as poison.
 #include "wgmma.h"
 
+#include <cstring>
 #include <list>
 #include <vector>
 
@@ -35,13 +36,14 @@ struct Instruction {
   unsigned columns;
   uint64_t a, b;
   bool accumulate;
+  bool held = false;  // a comes from registers
   unsigned lanes = 0;                             // that have issued it
   Accumulators* accumulators[kGroupWarps] = {};
   std::vector<Chunk> chunks_a = {}, chunks_b = {};  // at the issue
 
   bool same_as(const Instruction& other) const {
     return type == other.type && columns == other.columns && a == other.a && b == other.b &&
-           accumulate == other.accumulate;
+           accumulate == other.accumulate && held == other.held;
   }
 };
 
@@ -67,7 +69,7 @@ Warpgroup& warpgroup_of(const Thread& thread) { return warpgroups[thread.cluster
 void read_operands(const Instruction& instruction, std::vector<Chunk>& a, std::vector<Chunk>& b) {
   a.resize(kRows * kDepthChunks);
   b.resize(instruction.columns * kDepthChunks);
-  read_matrix(instruction.name, decode_descriptor(instruction.name, instruction.a), kRows, a.data());
+  if (!instruction.held) read_matrix(instruction.name, decode_descriptor(instruction.name, instruction.a), kRows, a.data());
   read_matrix(instruction.name, decode_descriptor(instruction.name, instruction.b), instruction.columns, b.data());
 }
 
@@ -111,7 +113,8 @@ void hand_over(Accumulators& accumulators, const char* name, float* d, unsigned 
 void perform(Instruction& instruction) {
   static std::vector<Chunk> a, b;
   read_operands(instruction, a, b);
-  for (size_t i = 0; i < a.size(); ++i) a[i] = unless_changed(instruction.chunks_a[i], a[i]);
+  for (size_t i = 0; i < a.size(); ++i)
+    a[i] = instruction.held ? instruction.chunks_a[i] : unless_changed(instruction.chunks_a[i], a[i]);
   for (size_t i = 0; i < b.size(); ++i) b[i] = unless_changed(instruction.chunks_b[i], b[i]);
   for (unsigned warp = 0; warp < kGroupWarps; ++warp)
     multiply_warp_rows(instruction.type, &a[warp * kWarpRows * kDepthChunks], b.data(), instruction.columns,
@@ -155,19 +158,36 @@ void wgmma_fence() {
   self().wgmma.fenced = true;
 }
 
-void wgmma(const char* name, Multiplicand type, float* d, unsigned n, uint64_t a, uint64_t b, bool accumulate) {
+static void issue(Instruction mine, float* d, const uint32_t* held) {
+  const char* const name = mine.name;
+  const unsigned n = mine.columns;
   Thread& thread = self();
   if (n % 8 || n == 0 || n > kMaxColumns) fail("%s: N is %u; allowed are multiples of 8 up to 256", name, n);
   if (thread.index / kGroupThreads * kGroupThreads + kGroupThreads > thread_count())
     fail("%s needs a whole warpgroup of 128 threads", name);
   Warpgroup& group = warpgroup_of(thread);
-  Instruction& instruction = find_instruction(group, {name, type, n, a, b, accumulate});
+  Instruction& instruction = find_instruction(group, mine);
+  if (held) {  // elements 8 * j + 2 * (lane % 4) and the next of row 16 * warp + lane / 4 + 8 * i, in a[i + 2 * j]
+    const unsigned warp = thread.warp() % kGroupWarps, lane = thread.lane();
+    for (unsigned i = 0; i < 4; ++i) {
+      const unsigned row = warp * kWarpRows + lane / 4 + i % 2 * 8;
+      std::memcpy(reinterpret_cast<char*>(&instruction.chunks_a[row * kDepthChunks + i / 2]) + lane % 4 * 4, held + i, 4);
+    }
+  }
   Accumulators& accumulators = find_accumulators(group, instruction, d);
   hand_over(accumulators, name, d, n / 2);
   accumulators.last = thread.wgmma.issued++;
   if (++instruction.lanes < kGroupThreads) return;
   make_ready(std::move(group.waiting));
   group.waiting.clear();
+}
+
+void wgmma(const char* name, Multiplicand type, float* d, unsigned n, uint64_t a, uint64_t b, bool accumulate) {
+  issue({name, type, n, a, b, accumulate}, d, nullptr);
+}
+
+void wgmma_held(const char* name, Multiplicand type, float* d, unsigned n, const uint32_t* a, uint64_t b, bool accumulate) {
+  issue({name, type, n, 0, b, accumulate, true}, d, a);
 }
 
 void wgmma_commit_group() { self().wgmma.groups.push_back(self().wgmma.issued); }

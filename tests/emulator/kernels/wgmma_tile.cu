@@ -1,9 +1,10 @@
 // D[64,WGMMA_N] (SUM) = A[64,k] * B[WGMMA_N,k]^T + C by one warpgroup and one group of wgmma. Threads lay the operands
 // out as their descriptors say: row r, byte b of k at START + r / 8 * SBO + r % 8 * PITCH + b / 16 * STEP + b % 16, with
-// SWIZZLE bytes of swizzle on the address. A row has K_BYTES of k. MUTANT breaks it on purpose.
+// SWIZZLE bytes of swizzle on the address. A row has K_BYTES of k. With HELD, A comes from registers. MUTANT breaks it on purpose.
 <% include "parts/prelude.cuh" %>
 <% include "ptx/tma.cuh" %>
 <% include "ptx/wgmma.cuh" %>
+<% include "ptx/wgmma_held.cuh" %>
 constexpr int PITCH = SWIZZLE ? SWIZZLE : 16, STEP = SWIZZLE ? 16 : LBO;
 
 __device__ uint32_t place(uint32_t start, int row, int byte) {
@@ -32,7 +33,13 @@ extern "C" __global__ void __launch_bounds__(128)
 #pragma unroll
   for (int byte = 0; byte < K_BYTES; byte += 32) {
     const uint32_t step = byte / 16 * STEP, shifted = MUTANT == 3 ? PITCH : 0;  // 3: a row too far
+#if HELD
+    uint32_t held[4];
+    for (int i = 0; i < 4; ++i) memcpy(held + i, a + (row + i % 2 * 8) * K_BYTES + byte + i / 2 * 16 + column * 2, 4);
+    ptx::WGMMA(acc, held, descriptor(start_b + step + shifted), ACCUMULATE || byte > 0);
+#else
     ptx::WGMMA(acc, descriptor(start_a + step), descriptor(start_b + step + shifted), ACCUMULATE || byte > 0);
+#endif
     if (MUTANT == 4 && byte == 0) acc[1] = 0;  // 4: written under way
   }
   ptx::wgmma_commit_group();
