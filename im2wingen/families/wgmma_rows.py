@@ -1,9 +1,9 @@
 """The wgmma_rows family: first layers (few input channels) on Hopper's tensor cores; sm_90a."""
 
 from im2wingen.families import wgmma_rows_rules
-from im2wingen.families.base import AnyTarget, Family, Launch, Plan
+from im2wingen.families.base import AnyTarget, Family, Launch, Plan, TensorMap
 from im2wingen.families.support import EARLY_CYCLES, ceil_div, early, problem_values
-from im2wingen.families.wgmma_rows_config import CHUNK_BYTES, WgmmaRowsConfig, WgmmaRowsGeometry
+from im2wingen.families.wgmma_rows_config import CHUNK_BYTES, SWIZZLE_BYTES, WgmmaRowsConfig, WgmmaRowsGeometry
 from im2wingen.families.wgmma_rows_cost import PACK_KERNEL, cta_cycles
 from im2wingen.families.wgmma_rows_rules import RULES
 from im2wingen.families.wgmma_rows_space import default, has_shapes, suggest
@@ -52,6 +52,9 @@ def plan(problem: ConvProblem, target: Target, config: WgmmaRowsConfig) -> Plan:
             "SPLIT": geometry.split,
             "ITEM_TILES": config.item_tiles,
             "STAGED_Y": config.staged_y,
+            "CHANNEL_ROWS": config.channel_rows,
+            "ITEM_SLOTS": geometry.item_slots,
+            "OUTPUT_MAP": geometry.output_map,
             "BULK_STORE": config.bulk_store,
             "COPIED_ITEMS": config.copied_items,
             "CONSUMERS": config.num_consumer_warpgroups,
@@ -70,7 +73,8 @@ def plan(problem: ConvProblem, target: Target, config: WgmmaRowsConfig) -> Plan:
         grid=(ctas, 1, 1),
         block=config.threads,
         smem_bytes=geometry.smem_bytes,
-        arguments=("x", "packed" if config.pack_kernel else "w", "bias", "y", "w"),
+        arguments=("x", "packed" if config.pack_kernel else "w", "bias", "y", "w")
+        + (((_output_map(geometry),),) if geometry.output_map else ()),
         programmatic=config.programmatic_launch and not config.pack_kernel,
         # x is loaded before the filters are packed: only these may still run
         beside=config.programmatic_launch and config.pack_kernel,
@@ -88,6 +92,17 @@ def plan(problem: ConvProblem, target: Target, config: WgmmaRowsConfig) -> Plan:
         workspace={"packed": packed_bytes} if config.pack_kernel else {},
         arithmetic="split" if geometry.split else "direct",
     )
+
+
+def _output_map(geometry: WgmmaRowsGeometry) -> TensorMap:
+    """The (K, Q, N * P) of an NHWC y; boxes are 128 bytes of channels of an item."""
+    problem = geometry.problem
+    pixel = problem.k * problem.element_bytes
+    return TensorMap(
+        array="y", element=problem.y_dtype, dims=(problem.k, problem.q, problem.n * problem.p),
+        strides_bytes=(pixel, problem.q * pixel), box=(SWIZZLE_BYTES // problem.element_bytes, geometry.item_slots, 1),
+        swizzle_bytes=SWIZZLE_BYTES,
+    )  # fmt: skip
 
 
 WGMMA_ROWS = Family(

@@ -11,9 +11,10 @@ from im2wingen.target import Target
 
 SlotOrder = Literal["rows", "columns"]
 RowOrder = Literal["strips", "units"]
-TILE_SLOTS = 64  # the M of wgmma
+TILE_SLOTS = CHANNELS_M = 64  # the M of wgmma
 CHUNK_BYTES = 16
 SECTOR_BYTES = 32
+SWIZZLE_BYTES = 128  # of the channels of a pixel, that TMA stores at a time
 _BARRIER_BYTES = 8
 _SCALE_BYTES = 8
 _PARTIAL_STEPS = 9  # of fp32, of products of high parts
@@ -22,6 +23,8 @@ _SHORT_STEPS = 6  # of a window whose steps are partial sums
 _OTHER_REGISTERS = 80  # of a thread that doesn't multiply, where consumers ask for more
 _MAX_REGISTERS = 240
 _COPYING_WARPS = 4
+_SLOTS_STEP = 16  # of an item's slots, with channel_rows
+_BOX_ALIGNMENT = 1024  # bytes, of boxes that TMA swizzles
 _HELD_GROUPS = 2  # of copied items, that staging holds beside an item of each consumer
 
 
@@ -34,6 +37,7 @@ class WgmmaRowsConfig(Config):
     slot_order: SlotOrder
     block_n: int  # output channels of a CTA
     row_items: bool  # an item's tiles stay within an output row
+    channel_rows: bool  # output channels are wgmma's M, their filters held in registers; else pixels are
     staged_y: bool  # an NCHW y is stored from shared memory, else from registers
     bulk_store: bool  # warps of their own store by bulk copies what is staged; else the consumers do
     copied_items: int  # that leave together, by a copy of each channel; 1 without bulk_store
@@ -75,6 +79,7 @@ class WgmmaRowsConfig(Config):
 
     @property
     def item_slots(self) -> int:
+        """At most."""
         return TILE_SLOTS * self.item_tiles
 
     def registers(self, target: Target) -> int:
@@ -196,17 +201,32 @@ class WgmmaRowsGeometry:
 
     @property
     def accumulators(self) -> int:
-        """Registers of a thread that hold sums."""
+        """Registers of a thread that hold sums, or filters."""
         tile = self.config.block_n // 2
         if self.split:
             return tile * (3 if self.partial_sums > 2 and self.config.threads <= _TWO_SETS_THREADS else 2)
+        if self.config.channel_rows:
+            return self.item_slots // 2 + 4 * self.steps
         return tile * self.config.item_tiles
+
+    @property
+    def item_slots(self) -> int:
+        """That are multiplied together. With channel_rows these are of any number: even parts of a row."""
+        most = self.config.item_slots
+        if not self.config.channel_rows:
+            return most
+        return round_up(ceil_div(self.problem.q, ceil_div(self.problem.q, most)), _SLOTS_STEP)
+
+    @property
+    def output_map(self) -> bool:
+        """Whether TMA stores y."""
+        return self.config.channel_rows and self.problem.y_layout == "nhwc"
 
     @property
     def mirrored_blocks(self) -> int:
         if self.config.row_items:
             return 0
-        last = self.config.item_slots - 1 + (self.row_slots - self.problem.q) + self.row_slots - 1
+        last = self.item_slots - 1 + (self.row_slots - self.problem.q) + self.row_slots - 1
         return self.halo_blocks + last // self.row_slots
 
     @property
@@ -241,8 +261,8 @@ class WgmmaRowsGeometry:
     def items(self, rows: int) -> int:
         """Of a segment of so many output rows."""
         if self.config.row_items:
-            return rows * ceil_div(self.problem.q, self.config.item_slots)
-        return ceil_div((rows - 1) * self.row_slots + self.problem.q, self.config.item_slots)
+            return rows * ceil_div(self.problem.q, self.item_slots)
+        return ceil_div((rows - 1) * self.row_slots + self.problem.q, self.item_slots)
 
     @property
     def least_ring(self) -> int:
@@ -251,11 +271,13 @@ class WgmmaRowsGeometry:
 
     @property
     def staging_bytes(self) -> int:
-        """Where consumers turn items of an NCHW y into runs of pixels."""
+        """Where consumers turn items of an NCHW y into runs of pixels, or TMA finds those of an NHWC y."""
         config = self.config
+        if self.output_map:
+            return config.num_consumer_warpgroups * self.item_slots * config.block_n * self.problem.element_bytes
         if not config.staged_y:
             return 0
-        consumers, slots = config.num_consumer_warpgroups, config.item_slots
+        consumers, slots = config.num_consumer_warpgroups, self.item_slots
         items = whole = config.held_items + consumers
         long = config.row_order == "strips" and self.problem.p * self.problem.q >= whole * slots
         changes = 1 if long and whole > 1 else whole - 1  # of the segment, between staged items
@@ -276,11 +298,13 @@ class WgmmaRowsGeometry:
         scales = _SCALE_BYTES * (blocks + 2 * config.num_transformer_warps) if self.split else 0
         staged = 0
         if config.staged_y:
-            staged = 2 * (config.copying_warps * config.copied_items + 3 * config.num_consumer_warpgroups)
+            staged = 2 * (config.held_items + 3 * config.num_consumer_warpgroups)
         barriers = (2 * config.ring_blocks + 2 * buffers + config.num_consumer_warpgroups + 1 + staged) * _BARRIER_BYTES
         whole = self.ring_bytes + buffers * self.raw_bytes + self.filter_bytes
         if config.bulk_store:  # staging begins with a sector
             whole = round_up(whole, SECTOR_BYTES)
+        if self.output_map:
+            whole = round_up(whole, _BOX_ALIGNMENT)
         return whole + self.staging_bytes + bias + scales + barriers
 
     @property
@@ -289,8 +313,10 @@ class WgmmaRowsGeometry:
         return ceil_div(self.problem.k, self.config.block_n)
 
     def consumer_registers(self, target: Target) -> int:
-        """What a consumer's thread asks for, 0 for what it has: split elements have three sets of accumulators."""
-        return self.config.asked_registers(target) if self.split else 0
+        """What a consumer's thread asks for, 0 for what it has: split elements have three sets of accumulators, and
+        with channel_rows filters are there.
+        """
+        return self.config.asked_registers(target) if self.split or self.config.channel_rows else 0
 
     @property
     def segments(self) -> int:

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 
 from im2wingen.families.occupancy import SUSTAINED_CLOCK
 from im2wingen.families.support import ceil_div
-from im2wingen.families.wgmma_rows_config import TILE_SLOTS, WgmmaRowsGeometry
+from im2wingen.families.wgmma_rows_config import SWIZZLE_BYTES, TILE_SLOTS, WgmmaRowsGeometry
 from im2wingen.target import Target
 
 _SMEM_BYTES = 128  # a cycle
 _STEP_BYTES = 32  # along K, of a wgmma
 _DRAM = 0.9  # share of the bandwidth that is reached
+_PARTS = 1.1  # times as long, where more channels than 128 bytes of a pixel are wgmma's rows
 _DRAM_BOUND = 2.0  # times the tensor core's demand
 _OVERLAP = 0.25  # share of the less scarce resources that is not hidden behind the scarcest
 _RAW_READS = 1.3  # a word of a raw row is read so many times, its bank conflicts included
@@ -61,9 +62,10 @@ def demands(geometry: WgmmaRowsGeometry, target: Target) -> Demands:
     rows_of_segment = min(problem.p, ceil_div(rows, segments))
     items = segments * geometry.items(rows_of_segment)
     blocks = rows + segments * geometry.halo_blocks
-    product = max(config.block_n / 2, (TILE_SLOTS + config.block_n) * _STEP_BYTES / _SMEM_BYTES)
-    item = config.item_tiles * geometry.products * product
-    operands = items * config.item_tiles * geometry.products * (TILE_SLOTS + config.block_n) * _STEP_BYTES
+    operand_rows = geometry.item_slots if config.channel_rows else config.item_tiles * (TILE_SLOTS + config.block_n)
+    columns = geometry.item_slots if config.channel_rows else config.item_tiles * config.block_n
+    item = geometry.products * max(columns / 2, operand_rows * _STEP_BYTES / _SMEM_BYTES)
+    operands = items * geometry.products * operand_rows * _STEP_BYTES
     copies = 1 + geometry.mirrored_blocks / config.ring_blocks
     chunks = geometry.parts * geometry.planes * geometry.row_slots
     border = geometry.parts * geometry.planes * geometry.border_slots
@@ -72,6 +74,8 @@ def demands(geometry: WgmmaRowsGeometry, target: Target) -> Demands:
     bytes_a_cycle = _DRAM * target.dram_gbps * 1e3 / (target.clock_mhz * SUSTAINED_CLOCK)
     waves = max(1.0, ctas / target.sm_count)
     dram = problem.n * image * problem.element_bytes / bytes_a_cycle
+    if config.channel_rows and problem.k * problem.element_bytes > SWIZZLE_BYTES:
+        dram *= _PARTS
     filters = geometry.filter_bytes / _FILTER_BYTES if config.pack_kernel else packing_cycles(geometry)
     return Demands(
         tensor=waves * items * item,
@@ -82,10 +86,7 @@ def demands(geometry: WgmmaRowsGeometry, target: Target) -> Demands:
         * (_BLOCK + ceil_div(chunks, _LANES) * _CHUNK + ceil_div(border, _LANES) * _BORDER)
         / config.num_transformer_warps,
         in_strips=config.row_order == "strips",
-        consumers=waves
-        * items
-        * (_ITEM + config.item_tiles * geometry.products * product)
-        / config.num_consumer_warpgroups,
+        consumers=waves * items * (_ITEM + item) / config.num_consumer_warpgroups,
         loader=waves * blocks * _LOAD,
         start=_START + waves * filters,
     )

@@ -2,14 +2,14 @@
 
 from im2wingen.families.base import AnyTarget, Rule
 from im2wingen.families.support import foreign_layout
-from im2wingen.families.wgmma_rows_config import WgmmaRowsConfig, WgmmaRowsGeometry
+from im2wingen.families.wgmma_rows_config import CHANNELS_M, CHUNK_BYTES, WgmmaRowsConfig, WgmmaRowsGeometry
 from im2wingen.problem import ConvProblem
 from im2wingen.target import Target
 
 MAX_CHANNELS = 15
 MAX_PRODUCTS = 256  # those of a tile are unrolled
 _OTHER_REGISTERS = 44  # of a consumer's thread, beside its accumulators
-_FEW_OTHER_REGISTERS = 32  # where accumulators are used one set after the other, or consumers do not store
+_FEW_OTHER_REGISTERS = 32  # where accumulators are used one set after the other, or others store
 
 
 def unsupported(problem: ConvProblem, target: AnyTarget) -> str | None:
@@ -48,6 +48,20 @@ def _covers(part: int, window: int, stride: int, dilation: int) -> bool:
     return part == window or (part < window and part % stride == 0)
 
 
+def may_have_channel_rows(problem: ConvProblem, config: WgmmaRowsConfig) -> bool:
+    """Whether output channels can be wgmma's rows."""
+    if config.block_n != CHANNELS_M or not config.row_items or problem.precision == "fp32":
+        return False
+    if problem.y_layout == "nhwc":
+        return problem.k * problem.element_bytes % CHUNK_BYTES == 0
+    return config.bulk_store
+
+
+def _other_registers(problem: ConvProblem, config: WgmmaRowsConfig) -> int:
+    few = problem.precision == "fp32" or config.bulk_store != config.channel_rows
+    return _FEW_OTHER_REGISTERS if few else _OTHER_REGISTERS
+
+
 RULES = (
     Rule(
         sentence="block_rows is R, or less and a multiple of the vertical stride; 1 for a dilated window",
@@ -82,6 +96,11 @@ RULES = (
         holds=lambda problem, target, config: (
             not config.staged_y if problem.y_layout == "nhwc" else config.staged_y or problem.element_bytes == 4
         ),
+    ),
+    Rule(
+        sentence="channel_rows needs a block_n of 64, row_items, elements other than fp32, and bulk_store of an NCHW y "
+        "or an NHWC y whose channels are a multiple of 16 bytes",
+        holds=lambda problem, target, config: not config.channel_rows or may_have_channel_rows(problem, config),
     ),
     Rule(
         sentence="bulk_store needs staged_y",
@@ -120,8 +139,7 @@ RULES = (
     Rule(
         sentence="the accumulators fit a thread's registers",
         holds=lambda problem, target, config: (
-            _geometry(problem, config).accumulators
-            + (_FEW_OTHER_REGISTERS if problem.precision == "fp32" or config.bulk_store else _OTHER_REGISTERS)
+            _geometry(problem, config).accumulators + _other_registers(problem, config)
             <= (_geometry(problem, config).consumer_registers(target) or config.registers(target))
         ),
     ),

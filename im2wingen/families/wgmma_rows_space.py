@@ -8,15 +8,23 @@ from typing import Any, TypeVar
 
 from im2wingen.families.base import Choose
 from im2wingen.families.support import ceil_div, is_quick, round_up
-from im2wingen.families.wgmma_rows_config import TILE_SLOTS, RowOrder, SlotOrder, WgmmaRowsConfig, WgmmaRowsGeometry
+from im2wingen.families.wgmma_rows_config import (
+    CHANNELS_M,
+    TILE_SLOTS,
+    RowOrder,
+    SlotOrder,
+    WgmmaRowsConfig,
+    WgmmaRowsGeometry,
+)
 from im2wingen.families.wgmma_rows_cost import PACK_KERNEL, demands, packing_cycles
 from im2wingen.families.wgmma_rows_rules import RULES
 from im2wingen.problem import ConvProblem
 from im2wingen.target import Target
 
 T = TypeVar("T")
-_SHAPE_FIELDS = ("block_rows", "slot_columns", "slot_order", "block_n", "row_items")
+_SHAPE_FIELDS = ("block_rows", "slot_columns", "slot_order", "block_n", "row_items", "channel_rows")
 _SHAPES = 10
+_EACH_KIND = 2  # of these at least, with channel_rows and without
 _HOPELESS = 2.0  # times the least estimate
 _STEPS = (1, 2, 3, 4, 6, 8)  # strides of a block or slot that is less than the window
 _CHANNELS = (256, 192, 128, 96, 64, 48, 32, 16, 8)
@@ -30,8 +38,13 @@ _L2_SIZES = 2  # of x, w and y together, from which on their traffic is DRAM's
 _UNIT_TILES = 3
 _FEW_ROWS = 4  # of a CTA: they wait for x longer than for anything else
 _BEGINNING_ROWS = 50  # of a CTA: up to so many, it counts how soon the ring is full
+_LONG_ITEM = 96  # slots; with channel_rows each item costs more, and each CTA more before its first one
+_CHANNEL_ROWS_L2_SIZES = 2
+_SHORT_CHANNEL_ROWS = 1.4  # times the estimate where items are shorter or few
+_EVEN = 1.05  # and where y is all that takes time
 _CRAMPED = 1.4  # times the estimate where two consumers and a spare block don't fit
 _COPIED_BYTES = (512, 768, 1024, 256)  # of a channel, by a bulk copy: the longer, the fewer fit staging
+_COPIED_CHANNEL_ROWS = (768, 1024, 512, 256)  # with channel_rows, whose items are fewer in staging
 _WHOLE_GROUP = 3  # transformers that are a warpgroup with the loading warp, which may hand registers to consumers
 
 
@@ -111,6 +124,14 @@ def _broken(config: WgmmaRowsConfig, problem: ConvProblem, target: Target) -> bo
     return not all(rule.holds(problem, target, config) for rule in RULES)
 
 
+def _channel_rows_factor(config: WgmmaRowsConfig, problem: ConvProblem, target: Target) -> float:
+    """Channels as rows pay where items are long and many, and DRAM is not all that they wait for."""
+    long = WgmmaRowsGeometry(problem=problem, config=replace(config, item_tiles=2)).item_slots >= _LONG_ITEM
+    if not (long and _CHANNEL_ROWS_L2_SIZES * problem.compulsory_bytes > target.l2_bytes):
+        return _SHORT_CHANNEL_ROWS
+    return _EVEN if _is_dram_bound(config, problem, target) else 1.0
+
+
 def _is_cramped(config: WgmmaRowsConfig, problem: ConvProblem, target: Target) -> bool:
     """Whether a second consumer and a spare block don't fit."""
     return _broken(replace(config, num_consumer_warpgroups=2, ring_blocks=config.ring_blocks + 1), problem, target)
@@ -158,14 +179,20 @@ def shapes(problem: ConvProblem, target: Target) -> Mapping[str, WgmmaRowsConfig
         roomy = replace(roomy, pack_kernel=_pack_kernels(roomy, problem)[0])
         total = demands(WgmmaRowsGeometry(problem=problem, config=roomy), target).total
         total += PACK_KERNEL if roomy.pack_kernel else 0.0
+        if config.channel_rows:
+            total *= _channel_rows_factor(config, problem, target)
         return total * (_CRAMPED if _is_cramped(config, problem, target) else 1.0)
 
     legal = [config for config in _all_shapes(problem) if not _broken(config, problem, target)]
     ranked = sorted(((cycles_of(config), i) for i, config in enumerate(legal)))
+    promising = [legal[i] for cycles, i in ranked if cycles <= _HOPELESS * ranked[0][0]]
+    kinds = [[config for config in promising if config.channel_rows == kind][:_EACH_KIND] for kind in (False, True)]
+    kept = [config for kind in kinds for config in kind]
+    others = [config for config in promising if config not in kept][: _SHAPES - len(kept)]
     return {
-        "x".join(str(getattr(legal[i], field)) for field in _SHAPE_FIELDS): legal[i]
-        for cycles, i in ranked[:_SHAPES]
-        if cycles <= _HOPELESS * ranked[0][0]
+        "x".join(str(getattr(config, field)) for field in _SHAPE_FIELDS): config
+        for config in promising
+        if config in kept or config in others
     }
 
 
@@ -175,16 +202,21 @@ def has_shapes(problem: ConvProblem, target: Target) -> bool:
 
 
 def _all_shapes(problem: ConvProblem) -> Iterator[WgmmaRowsConfig]:
-    staged = problem.y_layout == "nchw" and problem.element_bytes == 2
-    transformers = _WHOLE_GROUP if problem.precision == "fp32" else 1
+    nchw = problem.y_layout == "nchw"
     for block_n in _block_ns(problem.k):
+        items = [(False, False), (True, False)]
+        if block_n == CHANNELS_M and problem.precision != "fp32":
+            items.append((True, True))
         for block_rows in _parts(problem.r, problem.stride_h, problem.dilation_h):
             for slot_columns in _parts(problem.s, problem.stride_w, problem.dilation_w):
                 orders = _slot_orders(slot_columns, problem.stride_w)
-                for slot_order, row_items in product(orders, (False, True)):
+                for slot_order, (row_items, channel_rows) in product(orders, items):
+                    staged = nchw and (problem.element_bytes == 2 or channel_rows)
+                    transformers = _WHOLE_GROUP if problem.precision == "fp32" or channel_rows else 1
                     config = WgmmaRowsConfig(
                         block_rows=block_rows, slot_columns=slot_columns, slot_order=slot_order, block_n=block_n,
-                        row_items=row_items, staged_y=staged, bulk_store=False, copied_items=1, item_tiles=1,
+                        row_items=row_items, channel_rows=channel_rows, staged_y=staged,
+                        bulk_store=staged and channel_rows, copied_items=1, item_tiles=1,
                         num_consumer_warpgroups=1, multiplying_consumers=1,
                         num_transformer_warps=transformers, team_warps=transformers,
                         raw_stages=1, ring_blocks=1, row_order="strips", unit_rows=1, l2_bursts=False,
@@ -225,7 +257,9 @@ def _consumers(config: WgmmaRowsConfig, problem: ConvProblem, target: Target) ->
 
 def _item_tiles(config: WgmmaRowsConfig, problem: ConvProblem, target: Target) -> list[int]:
     """Tiles of an item, none of which lies beyond its row; one where more staging would cost a consumer."""
-    if config.staged_y:
+    if config.channel_rows:
+        several = True
+    elif config.staged_y:
         several = problem.element_bytes == 2 and not _is_long(config, problem)
     else:
         several = _streams(config, problem, target)
@@ -258,8 +292,9 @@ def _bulk_stores(config: WgmmaRowsConfig, problem: ConvProblem, target: Target) 
 def _copied_items(config: WgmmaRowsConfig, problem: ConvProblem) -> list[int]:
     if not config.bulk_store:
         return [1]
-    item = config.item_slots * problem.element_bytes
-    return list(dict.fromkeys([*(max(1, size // item) for size in _COPIED_BYTES), 1]))
+    item = WgmmaRowsGeometry(problem=problem, config=config).item_slots * problem.element_bytes
+    sizes = _COPIED_CHANNEL_ROWS if config.channel_rows else _COPIED_BYTES
+    return list(dict.fromkeys([*(max(1, size // item) for size in sizes), 1]))
 
 
 def _transformers(config: WgmmaRowsConfig, problem: ConvProblem) -> tuple[int, ...]:
@@ -268,6 +303,8 @@ def _transformers(config: WgmmaRowsConfig, problem: ConvProblem) -> tuple[int, .
         several = config.row_items and config.num_consumer_warpgroups == 2
         many = several and WgmmaRowsGeometry(problem=problem, config=config).halo_blocks > 0
         return (_WHOLE_GROUP + 4, _WHOLE_GROUP, 4, 2, 6, 1) if many else (_WHOLE_GROUP, _WHOLE_GROUP + 4, 4, 2, 6, 1)
+    if config.channel_rows:
+        return (_WHOLE_GROUP, _WHOLE_GROUP + 4, 4, 2, 6, 1)
     if config.staged_y:
         return (_WHOLE_GROUP, 4, 2, 6, 1)
     return (4, 3, 2, 6, 1)

@@ -36,7 +36,7 @@ __device__ __forceinline__ void end_turn(const Smem& smem, int index, int lane) 
 
 // Consumer `index` takes every kConsumers-th item; they take turns also from one segment to the next.
 __device__ __forceinline__ void consume(const Smem& smem, int index, int warp, int lane, const Element* x, const Element* w,
-                                        const Element* bias, Element* y) {
+                                        const Element* bias, Element* y, const ptx::TensorMap* output) {
   const uint32_t ring = smem_units(smem.ring), filters = smem_units(smem.filters);
   const Scale* const filter_scales = reinterpret_cast<const Scale*>(smem.filters + 2 * FILTER_CHUNKS * 16);
   uint64_t policy = 0;
@@ -50,12 +50,16 @@ __device__ __forceinline__ void consume(const Smem& smem, int index, int warp, i
   int passed = 0;       // items of the CTA before the segment
   const int first_channel = int(blockIdx.x) % K_BLOCKS * WGMMA_N;
   Biases biases;
-  if constexpr (kHeldBias) read_bias(biases, bias, first_channel, lane);
+  if constexpr (kHeldBias && !kChannelRows) read_bias(biases, bias, first_channel, lane);
+  [[maybe_unused]] RowBiases row_biases;
+  if constexpr (kHeldBias && kChannelRows) read_row_biases(row_biases, bias, first_channel, warp % 4, lane);
   if constexpr (kHasBias && kSplit) {
     for (int i = threadIdx.x; i < WGMMA_N; i += 128 * kConsumers) smem.bias[i] = epilogue_bias(bias, first_channel + channel_of(i));
     ptx::barrier_sync(1, 128 * kConsumers);  // it is there
   }
   wait(smem.filters_full, 0);
+  [[maybe_unused]] HeldFilters held;
+  if constexpr (kChannelRows) hold_filters(held, smem.filters, warp % 4, lane);
   [[maybe_unused]] float filter_limit = 0.0f;
   if constexpr (kSplit) filter_limit = limit_of_filters(filter_scales, lane);
 #pragma unroll 1
@@ -70,6 +74,7 @@ __device__ __forceinline__ void consume(const Smem& smem, int index, int warp, i
       if constexpr (kStaged) staged = staging.item_at(item, passed + next, next == 0, next + 1 == items);
       const int last_row = min(segment.rows - 1, (end_slot - 1) / ROW_SLOTS);
       [[maybe_unused]] Accumulators acc;
+      [[maybe_unused]] Sums sums;
       blocks.release_below(first_block + row);
       blocks.acquire_below(first_block + last_row + HALO_BLOCKS + 1);
       const Windows windows(ring, first_block + row, first_slot);
@@ -93,6 +98,24 @@ __device__ __forceinline__ void consume(const Smem& smem, int index, int warp, i
           if (kStaged && tile == 0) await_place(smem, staged);
           store_tile(sum, item, staged, tile, smem.staging, y, probe, policy);
         }
+      } else if constexpr (kChannelRows) {
+        multiply_held(sums, windows, held);
+        if constexpr (kTurns) {
+          ptx::wgmma_wait_group<1>();
+          end_turn(smem, index, lane);
+        }
+        if constexpr (kStaged)
+          await_place(smem, staged);
+        else
+          await_staging(index, warp % 4, lane);
+        ptx::wgmma_wait_group<0>();
+        ptx::wgmma_fence_held(sums);
+        blocks.release_below(first_block + unneeded);
+        add_row_biases(sums, row_biases);
+        if constexpr (kStaged)
+          stage_channels(sums, smem.staging, item, staged, probe);
+        else
+          stage_pixels(sums, staging_of(smem, index), warp % 4, lane, probe);
       } else {
         multiply_item(acc, windows, filters);
         if constexpr (kTurns) {
@@ -111,7 +134,11 @@ __device__ __forceinline__ void consume(const Smem& smem, int index, int warp, i
         store_runs(smem.staging, item, staged, y, probe, policy);
         ptx::mbarrier_arrive(smem.stored + staged.number % kStagedItems);
       }
-      if (kRepair && !kBulkStored && probe.saw_nan()) {
+      if constexpr (kOutputMap) {
+        __syncwarp();  // other lanes have staged the thread's outputs
+        if (kRepair && probe.saw_nan()) repair_pixels_staged(x, w, bias, staging_of(smem, index), item);
+        store_item(staging_of(smem, index), index, item, output);
+      } else if (kRepair && !kBulkStored && probe.saw_nan()) {
         if constexpr (kStaged)
           repair_runs(x, w, bias, y, item, staged);
         else
@@ -124,4 +151,5 @@ __device__ __forceinline__ void consume(const Smem& smem, int index, int warp, i
     first_block += segment.blocks();
     blocks.release_below(first_block);
   }
+  if constexpr (kOutputMap) ptx::cp_async_bulk_wait_group_read<0>();  // shared memory goes with the CTA
 }

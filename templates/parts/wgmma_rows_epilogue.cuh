@@ -53,6 +53,11 @@ struct Item {
   int warp, lane;  // of the warpgroup, of the warp
 };
 
+// Channels of an NCHW y that begin at odd elements are rows of other warps than those at even ones.
+__device__ constexpr int channel_of_row(int warp, int row) {
+  return !kOutputChannelsLast && P * Q % 2 != 0 ? (warp % 2 * 16 + row) * 2 + warp / 2 : warp * 16 + row;
+}
+
 // The segment's items in order: how many, and where one begins and ends.
 __device__ __forceinline__ int items_of(const Segment& segment) {
   if constexpr (kRowItems) return segment.rows * ROW_ITEMS;

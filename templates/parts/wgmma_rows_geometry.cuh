@@ -4,7 +4,6 @@ constexpr int THREADS = 128 * kConsumers + 32 * (kTransformers + 1 + kCopyingWar
 constexpr int OTHER_REGISTERS = 80;  // of a transformer's or loader's thread, where consumers ask for more
 constexpr int STEPS = CHUNKS / 2;  // wgmmas of a tile of 64 slots
 constexpr bool kShortWindow = STEPS <= 6;
-constexpr int ITEM_SLOTS = 64 * ITEM_TILES;
 constexpr int ROW_ITEMS = ceil_div(Q, ITEM_SLOTS);  // of an output row, with kRowItems
 constexpr int MIRRORED_BLOCKS = kRowItems ? 0 : HALO_BLOCKS + (ITEM_SLOTS - 1 + HALO_SLOTS + ROW_SLOTS - 1) / ROW_SLOTS;
 constexpr int PLANE_SLOTS = (kRingBlocks + MIRRORED_BLOCKS) * ROW_SLOTS;  // from one plane to the next
@@ -20,14 +19,13 @@ constexpr int kTeams = kTransformers / kTeamWarps, RAW_BUFFERS = kTeams * kRawSt
 constexpr int FILTER_CHUNKS = CHUNKS * WGMMA_N;  // of one part
 constexpr int FILTER_BYTES = PARTS * FILTER_CHUNKS * 16 + (kSplit ? WGMMA_N * 8 : 0);
 constexpr int SECTOR = 32 / sizeof(Element);  // what L2 writes at once
-// Rounds of barriers of staged items: who waits for an item of two rounds ago may be a round behind another consumer.
-// A copying warp may wait for an item that all others' come before.
-constexpr int kStagedItems = kStaged ? kCopyingWarps * kCopiedItems + 3 * kConsumers : 0;
 // Items that lie in staging: one of each consumer, and two times what leaves together by bulk copies; of split elements that
 // consumers store fewer, for blocks need the room more, and the longer products take, the seldomer a consumer has one there.
 // Runs of pixels begin with a sector anew where the segment changes, which it does so often among them and what the first
 // shares with the one before.
 constexpr int MOST_STAGED = kConsumers + (kBulkStored ? 2 * kCopiedItems : 0);
+// Rounds of barriers of staged items: who waits for an item of two rounds ago may be a round behind another consumer.
+constexpr int kStagedItems = kStaged ? MOST_STAGED + 2 * kConsumers : 0;
 constexpr int STAGED_ITEMS = kBulkStored || !kSplit || kConsumers < 3 ? MOST_STAGED : kShortWindow ? kConsumers - 1 : 2;
 constexpr bool kLongSegments = kRowOrder == STRIPS && P * Q >= MOST_STAGED * ITEM_SLOTS;  // but for a strip's two ends
 constexpr int SEGMENT_CHANGES = kLongSegments && MOST_STAGED > 1 ? 1 : MOST_STAGED - 1;
@@ -36,7 +34,8 @@ constexpr int STAGED_PIXELS = STAGED_ITEMS * ITEM_SLOTS + 2 * SECTOR * (SEGMENT_
 // of shared memory: there rings begin with one.
 constexpr int STAGING_PITCH = STAGED_PIXELS + UNIT;
 constexpr int PAIR_PITCH = kBulkStored ? 2 * STAGED_PIXELS + SECTOR : 2 * STAGING_PITCH;
-constexpr int STAGING_BYTES = kStaged ? WGMMA_N / 2 * PAIR_PITCH * sizeof(Element) : 0;
+constexpr int ITEM_BYTES = ITEM_SLOTS * WGMMA_N * sizeof(Element);  // of y
+constexpr int STAGING_BYTES = kOutputMap ? kConsumers * ITEM_BYTES : kStaged ? WGMMA_N / 2 * PAIR_PITCH * sizeof(Element) : 0;
 __device__ constexpr int ring_of(int channel) {  // elements of staging before it
   if constexpr (!kBulkStored) return channel * STAGING_PITCH;
   return channel / 2 * PAIR_PITCH + channel % 2 * STAGED_PIXELS;
@@ -47,7 +46,8 @@ constexpr int LEAST_PIXELS = !kRowItems ? ITEM_SLOTS - HALO_SLOTS * (ITEM_SLOTS 
 constexpr bool kSharedSectors = LEAST_PIXELS >= SECTOR;  // then a sector's pixels are of two items at most
 constexpr int BIAS_BYTES = kHasBias && kSplit ? WGMMA_N * 4 : 0;
 constexpr int SCALE_BYTES = kSplit ? (kRingBlocks + MIRRORED_BLOCKS + 2 * kTransformers) * 8 : 0;  // and ranges
-constexpr int STAGING_GAP = kBulkStored ? 31 & -(RING_BYTES + RAW_BUFFERS * RAW_BYTES + FILTER_BYTES) : 0;  // to whole sectors
+constexpr int STAGING_ALIGNMENT = kOutputMap ? 1024 : kBulkStored ? 32 : 16;  // of swizzled boxes, of sectors
+constexpr int STAGING_GAP = STAGING_ALIGNMENT - 1 & -(RING_BYTES + RAW_BUFFERS * RAW_BYTES + FILTER_BYTES);
 constexpr int64_t INPUT_BYTES = int64_t(N) * H * W * C * sizeof(Element);
 constexpr int64_t INPUT_UNITS_END = INPUT_BYTES / 16 * 16;  // bulk copies end here
 
@@ -63,6 +63,10 @@ static_assert(kRowOrder == UNITS || !kBursts, "bursts follow the units");
 static_assert(!kStaged || !kOutputChannelsLast, "an NHWC y is stored as threads hold it");
 static_assert(kStaged || kOutputChannelsLast || sizeof(Element) == 4, "threads hold single elements of an NCHW y");
 static_assert(kStaged || !kBulkStored, "bulk copies leave staging");
+static_assert(!kChannelRows || (WGMMA_N == 64 && kRowItems && !kSplit && ITEM_SLOTS % 16 == 0), "64 channels are rows, of a row's pixels");
+static_assert(!kChannelRows || (kOutputChannelsLast ? kOutputMap : kBulkStored), "what has channels as rows is stored by bulk copies or TMA");
+static_assert(!kOutputMap || (kChannelRows && K * sizeof(Element) % 16 == 0), "TMA stores an NHWC y");
+static_assert(kChannelRows || ITEM_SLOTS == 64 * ITEM_TILES, "an item is whole tiles");
 static_assert(!kSplit || sizeof(Element) == 4, "an fp32 is split");
 static_assert(kPackKernel || !kSplit, "halves of a filter are packed by a kernel of its own");
 
@@ -71,7 +75,8 @@ struct Smem {
   unsigned char* ring;     // (PARTS, PLANES, kRingBlocks + MIRRORED_BLOCKS, ROW_SLOTS), 16 bytes each
   unsigned char* raw;      // (kTeams, kRawStages, RAW_PARTS): rows of x as they lie in global memory
   unsigned char* filters;  // (PARTS, CHUNKS, WGMMA_N), 16 bytes each; then the columns' scales
-  Element* staging;        // (WGMMA_N / 2, PAIR_PITCH): rings of pixels of two channels each, if kStaged
+  Element* staging;        // (WGMMA_N / 2, PAIR_PITCH): rings of pixels of two channels each, if kStaged; (kConsumers, ITEM_SLOTS,
+                           // WGMMA_N), of 128 bytes of channels at a time, if kOutputMap
   float* bias;             // (WGMMA_N), of the columns, if kSplit
   Scale* scales;           // (kRingBlocks + MIRRORED_BLOCKS) of split blocks
   Range* ranges;           // (2, kTransformers): what each warp of a team has seen, of a block and the next
@@ -109,7 +114,7 @@ __device__ __forceinline__ void init_barriers(const Smem& smem) {
   ptx::mbarrier_init(smem.filters_full, kPackKernel ? 1 : 4 * kConsumers);
   for (int i = 0; i < kStagedItems; ++i) {
     ptx::mbarrier_init(smem.staged + i, 128);
-    ptx::mbarrier_init(smem.stored + i, kBulkStored ? 1 : 128);
+    ptx::mbarrier_init(smem.stored + i, kBulkStored ? kCopyingWarps : 128);
   }
 }
 __device__ __forceinline__ void wait(uint64_t* barrier, uint32_t parity) {

@@ -93,6 +93,16 @@ __device__ __forceinline__ void store_elements(const float (&acc)[WGMMA_N / 2], 
 // Calls act(pixel, channel) for the item's outputs that the thread has multiplied.
 template <class Act>
 __device__ __forceinline__ void for_each_output(const Item& item, Act act) {
+  if constexpr (kChannelRows) {
+#pragma unroll 1
+    for (int i = 0; i < ITEM_SLOTS / 2; ++i) {  // the i-th sum
+      const int slot = item.first_slot + i / 4 * 8 + item.lane % 4 * 2 + i % 2, row = slot / ROW_SLOTS, q = slot % ROW_SLOTS;
+      const bool exists = q < Q && row < item.segment.rows && slot < item.end_slot;
+      const int channel = channel_of_row(item.warp, i / 2 % 2 * 8 + item.lane / 4);
+      if (exists && item.channel + channel < K) act(Pixel{true, item.segment.p + row, q}, channel);
+    }
+    return;
+  }
   constexpr int GROUP = kOutputChannelsLast ? CHANNEL_GROUP : 8, VECTOR = GROUP / 4;
 #pragma unroll 1
   for (int i = 0; i < 2 * ITEM_TILES; ++i) {

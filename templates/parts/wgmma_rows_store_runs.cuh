@@ -27,7 +27,7 @@ template <class Act>
 __device__ __forceinline__ void for_each_edge(const Item& item, const StagedItem& staged, Act act) {
   if (!staged.first && !staged.last) return;
 #pragma unroll 1
-  for (int i = item.warp * 32 + item.lane; i < WGMMA_N * 2 * SECTOR_UNITS; i += kBulkStored ? 32 : 128) {
+  for (int i = item.warp * 32 + item.lane; i < WGMMA_N * 2 * SECTOR_UNITS; i += kBulkStored ? 32 * kCopyingWarps : 128) {
     const int channel = i / (2 * SECTOR_UNITS), into = elements_into_sector(item.segment, item.channel + channel);
     const bool begins = i % (2 * SECTOR_UNITS) < SECTOR_UNITS;
     if (!(begins ? staged.first : staged.last)) continue;
@@ -43,7 +43,7 @@ __device__ __forceinline__ void for_each_edge(const Item& item, const StagedItem
 constexpr int STEP = 128 / RUN_UNITS, ROUNDS = ceil_div(WGMMA_N, STEP);
 constexpr int ROUNDS_APART = ALIKE > STEP ? (ALIKE / STEP < ROUNDS ? ALIKE / STEP : ROUNDS) : 1;
 constexpr int ALIKE_ROUNDS = ceil_div(ROUNDS, ROUNDS_APART), BATCH = ALIKE_ROUNDS < 4 ? ALIKE_ROUNDS : 4;
-static_assert(!kStaged || 128 % RUN_UNITS == 0, "a thread has the same 16 bytes of each channel");
+static_assert(!kStaged || kBulkStored || 128 % RUN_UNITS == 0, "a thread has the same 16 bytes of each channel");
 
 __device__ __forceinline__ void store_runs(const Element* staging, const Item& item, const StagedItem& staged, Element* y,
                                            Probe& probe, uint64_t policy) {

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from wgmma_rows_cases import BULK, TARGET, config_of
+from wgmma_rows_cases import BULK, CHANNELS, TARGET, config_of
 
 from im2wingen.errors import CompileError
 from im2wingen.families.wgmma_rows import WGMMA_ROWS
@@ -163,8 +163,24 @@ def test_what_leaves_by_bulk_copies_begins_with_sectors() -> None:
     assert geometry.staging_bytes == 32 * (2 * ((2 + 6) * 64 * 2 + 2 * 2 * 32) + 32)
     assert copied.threads == stored.threads + 4 * 32
     whole = before.ring_bytes + 2 * before.raw_bytes + before.filter_bytes
-    barriers = (2 * stored.ring_blocks + 2 * 2 + 2 + 1 + 2 * (4 * 3 + 3 * 2)) * 8
+    barriers = (2 * stored.ring_blocks + 2 * 2 + 2 + 1 + 2 * (2 * 3 + 3 * 2)) * 8
     assert geometry.smem_bytes == -(-whole // 32) * 32 + geometry.staging_bytes + barriers
+
+
+def test_channels_as_rows_take_even_parts_of_a_row() -> None:
+    problem = ConvProblem.parse("n1c3h224w224k40r3s3")  # Q = 222
+    config = config_of(problem, **CHANNELS, num_consumer_warpgroups=3, num_transformer_warps=3, block_rows=3)
+    slots = {1: 64, 2: 112, 4: 224}
+    for tiles, count in slots.items():
+        geometry = WgmmaRowsGeometry(problem=problem, config=replace(config, item_tiles=tiles))
+        assert (geometry.item_slots, geometry.items(1)) == (count, -(-222 // count))
+        assert geometry.accumulators == count // 2 + 4 * geometry.steps
+        assert geometry.staging_bytes == 3 * count * 128  # an item of each consumer
+        whole = geometry.ring_bytes + 3 * geometry.raw_bytes + geometry.filter_bytes
+        barriers = (2 * config.ring_blocks + 2 * 3 + 3 + 1) * 8
+        assert geometry.smem_bytes == -(-whole // 1024) * 1024 + geometry.staging_bytes + barriers
+    (store,) = WGMMA_ROWS.plan(problem, TARGET, replace(config, item_tiles=2)).launches[-1].arguments[-1]
+    assert (store.dims, store.box) == ((40, 222, 222), (64, 112, 1))  # type: ignore[union-attr]
 
 
 GEOMETRIES = {
@@ -187,6 +203,9 @@ GEOMETRIES = {
     "bulk": ("n2c3h131w133k64r3s3", "nchw", {"num_consumer_warpgroups": 2, "item_tiles": 2} | BULK),
     "bulk, short segments": ("n2c3h31w33k96r7s7st2pad3", "nchw", BULK),
     "bulk, fp32": ("n2c3h131w133k64r3s3", "nchw", {"num_consumer_warpgroups": 3, "precision": "fp32"} | BULK),
+    "channels": ("n2c3h31w233k64r7s7st2pad3", "nhwc", {"item_tiles": 2, "num_transformer_warps": 3} | CHANNELS),
+    "channels, tf32": ("n2c3h31w33k68r7s7st2", "nchw-nhwc", {"precision": "tf32", "slot_columns": 4} | CHANNELS),
+    "channels, NCHW out": ("n2c3h31w233k64r7s7st2pad3", "nchw", {"num_transformer_warps": 3} | CHANNELS | BULK),
     "fp32, NCHW out": ("n2c5h17w16k24r5s4", "nhwc-nchw", {"num_consumer_warpgroups": 3, "precision": "fp32"}),
 }  # fmt: skip
 
@@ -204,13 +223,15 @@ def test_the_kernel_derives_the_same_geometry(name: str) -> None:
         "HALO_BLOCKS": geometry.halo_blocks, "ROW_SLOTS": geometry.row_slots,
         "MIRRORED_BLOCKS": geometry.mirrored_blocks, "RING_BYTES": geometry.ring_bytes,
         "RAW_BYTES": geometry.raw_bytes, "FILTER_BYTES": geometry.filter_bytes, "K_BLOCKS": geometry.blocks_k,
-        "STAGING_BYTES": geometry.staging_bytes, "THREADS": config.threads, "kCopyingWarps": config.copying_warps,
+        "STAGING_BYTES": geometry.staging_bytes, "ITEM_SLOTS": geometry.item_slots, "kOutputMap": geometry.output_map,
+        "CONSUMER_REGISTERS": geometry.consumer_registers(TARGET),
+        "THREADS": config.threads, "kCopyingWarps": config.copying_warps,
     }  # fmt: skip
     if geometry.split:
         claims["partial_sums().count"] = geometry.partial_sums
     if config.row_items:
         claims["ROW_ITEMS"] = geometry.items(1)
-    lines = [f'static_assert({text} == {value}, "{text}");' for text, value in claims.items()]
+    lines = [f'static_assert({text} == {int(value)}, "{text}");' for text, value in claims.items()]
     source = convolution(problem, config)
     compile_ptx(Source(source.kernel, source.text + "\n".join(lines) + "\n"), "sm_90a")
 
@@ -218,6 +239,7 @@ def test_the_kernel_derives_the_same_geometry(name: str) -> None:
 # ---- rules and static_asserts ----
 
 SHAPE, DILATED = "n4c3h32w33k40r7s7st2", "n4c3h32w33k40r3s3st1x2dil2"
+PIXELS = CHANNELS | {"channel_rows": False}
 RULE_CASES: list[tuple[str, str, dict[str, Any], dict[str, Any], str | None]] = [
     # the sentence's beginning, shape, a legal config, what breaks the rule, words of what then refuses to go on
     ("block_rows is R", SHAPE, {}, {"block_rows": 3}, "blocks cover a window's rows once"),
@@ -230,6 +252,10 @@ RULE_CASES: list[tuple[str, str, dict[str, Any], dict[str, Any], str | None]] = 
     ("an NHWC y is", SHAPE, {}, {"staged_y": True}, "an NHWC y is stored as threads hold it"),
     ("an NHWC y is", SHAPE + "/nchw", {}, {"staged_y": False}, "threads hold single elements"),
     ("bulk_store needs", SHAPE, {}, {"bulk_store": True}, "bulk copies leave staging"),
+    ("channel_rows needs", SHAPE, {"row_items": True}, {"channel_rows": True}, "64 channels are rows"),
+    ("channel_rows needs", SHAPE, {"block_n": 64}, {"channel_rows": True}, "64 channels are rows"),
+    ("channel_rows needs", SHAPE + "/nchw", PIXELS, {"channel_rows": True}, "bulk copies or TMA"),
+    ("channel_rows needs", "n4c3h32w33k36r7s7st2", PIXELS, {"channel_rows": True}, "strides are"),
     ("copied_items is", SHAPE + "/nchw", {}, {"copied_items": 2}, None),
     ("item_tiles is", SHAPE + "/nchw", {}, {"item_tiles": 3}, "the same 16 bytes of each channel"),
     ("multiplying_consumers", SHAPE, {"num_consumer_warpgroups": 3}, {"multiplying_consumers": 2}, "tells a turn"),
@@ -290,13 +316,15 @@ def test_the_default_compiles_to_tensor_core_code_without_spills(
     assert isinstance(config, WgmmaRowsConfig)
     cubin = compile_cubin(convolution(problem, config), "sm_90a")
     counts = instruction_counts(cubin)
-    assert counts["HGMMA"] == products * (1 if precision == "fp32" else config.item_tiles)
+    assert counts["HGMMA"] == products * (1 if precision == "fp32" or config.channel_rows else config.item_tiles)
+    assert config.channel_rows == ((layer, precision) == ("cv3", "fp16"))
+    assert counts.get("UTMASTG", 0) == (config.channel_rows and layout == "nhwc")
     assert counts["UBLKCP"] >= 1 + config.pack_kernel
     assert not {"LDL", "STL", "HMMA"} & counts.keys()
     assert cubin.spill_bytes == 0
     assert "C7512" not in cubin.log  # products one by one, for want of registers
     assert cubin.num_regs <= config.registers(TARGET)
-    if precision == "fp32":  # consumers ask for what is left of these
+    if precision == "fp32" or config.channel_rows:  # consumers ask for what is left of these
         assert counts["USETMAXREG"] == 2
         assert cubin.num_regs == config.registers(TARGET)
     assert cubin.smem_bytes <= 1024  # all else is dynamic; 1 KiB is the system's

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from arithmetic import random_problem
-from wgmma_rows_cases import BULK, TWO_SMS, config_of, run_changed, verify
+from wgmma_rows_cases import BULK, CHANNELS, TWO_SMS, config_of, run_changed, verify
 
 from im2wingen.families.wgmma_rows import WGMMA_ROWS
 from im2wingen.problem import ConvProblem, FilterLayout
@@ -32,6 +32,7 @@ UNITS: dict[str, Any] = {"row_order": "units", "unit_rows": 2}
 ROWS: dict[str, Any] = {"row_items": True}
 COLUMNS: dict[str, Any] = {"slot_order": "columns"}
 DIRECT: dict[str, Any] = {"staged_y": False}
+TURNS: dict[str, Any] = {"num_consumer_warpgroups": 3, "multiplying_consumers": 1}
 
 CASES = {
     # ---- extents ----
@@ -164,6 +165,22 @@ CASES = {
     "bulk, row items": Case("n2c3h9w141k24r3s3", ROWS | TWO | BULK, layout="nhwc-nchw", seeds=(0, 2)),
     "bulk, tf32": Case("n3c3h17w31k16r3s3st1x2", TWO | BULK, "tf32", "bias", layout="nchw", seeds=(0, 2)),
     "bulk, fp32": Case("n2c3h23w33k24r5s5pad2", TWO | BULK | {"num_transformer_warps": 3}, "fp32", layout="nchw"),
+    # ---- channels as wgmma's rows ----
+    # an NHWC y by TMA: rows of one item and of several, the last one shorter; K below 64 and beyond
+    "channels": Case("n4c3h33w37k64r7s7st2", CHANNELS | TWO | {"slot_columns": 4}, seeds=(0, 1, 2)),
+    "channels, long rows": Case("n2c4h20w150k72r5s5", CHANNELS | {"item_tiles": 2}, "bf16", "bias_relu", seeds=(0, 2)),
+    "channels, pad": Case(
+        "n2c3h30w40k40r3s3pad1", CHANNELS | TURNS | {"block_rows": 3}, epilogue="bias", seeds=(0, 1, 2)
+    ),
+    "channels, units": Case("n3c3h19w131k64r3s3", CHANNELS | UNITS | {"item_tiles": 4}, layout="nchw-nhwc"),
+    "channels, tf32": Case("n2c3h31w47k36r7s7st2pad3", CHANNELS | TWO | {"slot_columns": 4}, "tf32", "bias_relu"),
+    # an NCHW y by bulk copies: channels that begin at odd elements are other warps' (P * Q odd), rings turn
+    "channels, NCHW": Case("n4c3h33w37k64r7s7st2", CHANNELS | TWO | BULK, layout="nchw", seeds=(0, 1, 2)),
+    "channels, NCHW, P * Q odd": Case("n2c3h21w151k72r5s5", CHANNELS | BULK, "bf16", layout="nchw", seeds=(0, 1)),
+    "channels, NCHW, pad": Case(
+        "n2c3h31w47k40r7s7st2pad3", CHANNELS | TWO | BULK | {"copied_items": 3}, "fp16", "bias_relu", layout="nhwc-nchw"
+    ),
+    "channels, NCHW, tf32": Case("n4c3h33w37k60r5s5st2", CHANNELS | TWO | BULK, "tf32", "bias_relu", layout="nchw"),
     # ---- 4-byte elements; lanes take turns at a bank: four (11x11), two (7x7), none (3x3) ----
     "tf32, 11x11": Case("n2c3h19w111k16r11s11st4", {"num_consumer_warpgroups": 2}, "tf32", seeds=(0, 2)),
     "tf32, 7x7": Case("n2c3h9w45k24r7s7st2pad3", {"block_rows": 4}, "tf32", "bias", layout="nchw", seeds=(0, 1, 2)),
@@ -221,6 +238,8 @@ def test_the_default_is_right(shape: str, layout: str, precision: str) -> None:
         ("n2c3h7w10k7r3s3", "nhwc-nchw", UNITS | {"item_tiles": 2, "l2_bursts": True}),
         ("n1c3h7w9k7r3s3pad1/fp32", "nchw", {"block_rows": 3}),
         ("n2c3h17w19k7r3s3pad1", "nchw", BULK),
+        ("n2c3h17w19k72r3s3pad1", "nchw", BULK | CHANNELS),
+        ("n2c3h17w19k72r3s3pad1", "nhwc", CHANNELS),
     ],
 )
 def test_no_byte_is_touched_that_is_not_ours(shape: str, layout: str, config: dict[str, Any]) -> None:
@@ -281,10 +300,30 @@ def test_many_random_configs_of_random_problems(seed: int) -> None:
 def test_a_nan_reaches_the_outputs_whose_window_holds_it(
     shape: str, config: dict[str, Any], precision: str, epilogue: str, layout: str, store: dict[str, Any]
 ) -> None:
-    problem = ConvProblem.parse(shape, precision=precision, epilogue=epilogue, layout=layout)
+    check_nans(ConvProblem.parse(shape, precision=precision, epilogue=epilogue, layout=layout), config | store)
+
+
+@pytest.mark.parametrize(("layout", "store"), [("nhwc", {}), ("nhwc-nchw", BULK)])
+@pytest.mark.parametrize(
+    ("shape", "config", "precision"),
+    [
+        ("n2c3h15w17k32r7s7st2pad3", TWO | {"slot_columns": 4}, "bf16"),
+        ("n2c3h11w71k72r3s3pad1", {"block_rows": 3, "item_tiles": 2}, "fp16"),
+        ("n2c3h9w11k64r3s3", {"block_rows": 2, "slot_columns": 2}, "tf32"),
+    ],
+    ids=["7x7", "3x3", "3x3 tf32"],
+)
+def test_a_nan_among_channels_as_rows(
+    shape: str, config: dict[str, Any], precision: str, layout: str, store: dict[str, Any]
+) -> None:
+    problem = ConvProblem.parse(shape, precision=precision, epilogue="bias_relu", layout=layout)
+    check_nans(problem, CHANNELS | config | store)
+
+
+def check_nans(problem: ConvProblem, config: dict[str, Any]) -> None:
     # first and last element of the images, and one inside
     places = {(0, 0, 0, 0): np.nan, (problem.n - 1, -1, -1, -1): np.inf, (problem.n - 1, 2, 3, 0): -np.inf}
-    found, wanted = run_changed(problem, config_of(problem, **config, **store), {"x": places})
+    found, wanted = run_changed(problem, config_of(problem, **config), {"x": places})
     assert np.isnan(wanted).any()
     assert np.isfinite(wanted).any()
     np.testing.assert_array_equal(found, wanted)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from mutants import mutate
-from wgmma_rows_cases import BULK, config_of, run_changed, verify
+from wgmma_rows_cases import BULK, CHANNELS, config_of, run_changed, verify
 
 from im2wingen.errors import EmulatorError
 from im2wingen.problem import ConvProblem
@@ -83,6 +83,16 @@ COPIED: dict[str, Any] = {
     "config": BULK | {"num_consumer_warpgroups": 2},
 }
 COPIED_BLOCKS: dict[str, Any] = COPIED | {"shape": "n1c1h20w67k72r1s3", "config": BULK | {"block_n": 32}}
+# as many channels of each sector; warps share them otherwise
+EVEN: dict[str, Any] = COPIED | {"shape": "n2c1h42w66k24r3s3"}
+HELD_FILTERS: dict[str, Any] = {
+    "shape": "n2c3h20w150k72r5s5", "config": CHANNELS | {"num_consumer_warpgroups": 2, "item_tiles": 2},
+}  # fmt: skip
+HELD_WORDS: dict[str, Any] = {"precision": "tf32", "shape": "n3c3h15w81k64r3s3", "config": CHANNELS}
+# rows of 61 pixels, images of 61 * 13
+COPIED_CHANNELS: dict[str, Any] = {
+    "layout": "nchw", "shape": "n4c3h15w63k64r3s3", "config": BULK | CHANNELS | {"num_consumer_warpgroups": 2},
+}  # fmt: skip
 WORDS: dict[str, Any] = {"precision": "tf32", "layout": "nchw", "shape": "n3c3h11w17k16r3s3"}
 
 RAW_FULL = "wait(smem.raw_full + buffer, ring.parity);"
@@ -149,7 +159,9 @@ MUTANTS = {
     "blocks are not fenced": one(STAGED, ""),
     "one lane fences for all": one(STAGED, "      if (member.lane == 0) ptx::fence_proxy_async_shared_cta();\n"),
     "a block is full before all lanes have written": one(STAGED + "      __syncwarp();\n", STAGED),
-    "the products are not ordered after the registers": one(CHUNKS + "  ptx::wgmma_fence();\n", CHUNKS),
+    "the products are not ordered after the registers": one(
+        CHUNKS + "  ptx::wgmma_fence();\n#pragma unroll\n  for (int tile", CHUNKS + "#pragma unroll\n  for (int tile"
+    ),
     "the products are not committed": one("    ptx::wgmma_commit_group();\n", ""),
     # ---- the ring ----
     "no block is there twice": one(MIRROR, "0"),
@@ -254,8 +266,8 @@ MUTANTS = {
         "item.warp * 16 + half * 8 + item.lane / 4;\n  const int row",
         "item.warp * 16 + item.lane / 4;\n  const int row",
     ),
-    "halo slots are stored": one("q < Q && row < item", "row < item"),
-    "rows beyond the segment are stored": one("q < Q && row < item.segment.rows", "q < Q", **UNITS),
+    "halo slots are stored": one("{q < Q && row < item", "{row < item"),
+    "rows beyond the segment are stored": one("{q < Q && row < item.segment.rows", "{q < Q", **UNITS),
     "channels beyond K are stored": one("K % WGMMA_N != 0 && item.channel", "false && item.channel", **K_BLOCKS),
     # ---- an NCHW y: staging ----
     "NCHW: staging is written before it is stored": one(
@@ -267,10 +279,10 @@ MUTANTS = {
     "NCHW: the next round of barriers is awaited": one(
         "number / kStagedItems & 1);", "number / kStagedItems & 1 ^ 1);", **ODD
     ),
-    "NCHW: two rounds of barriers": one("3 * kConsumers : 0", "2 * kConsumers : 0", **SHORT_SEGMENTS),
+    "NCHW: two rounds of barriers": one("MOST_STAGED + 2 * kConsumers", "MOST_STAGED + kConsumers", **SHORT_SEGMENTS),
     "NCHW: an item is stored before it is there": one("  await_item(smem.staged, staged.number);\n", "", **ODD),
     "NCHW: the item before is not awaited": one("await_item(smem.staged, staged.number - 1);", ";", **ODD),
-    "NCHW: a warp has stored for all": one("kBulkStored ? 1 : 128)", "kBulkStored ? 1 : 32)", **ODD),
+    "NCHW: a warp has stored for all": one("kBulkStored ? kCopyingWarps : 128)", "32)", **ODD),
     "NCHW: segments begin at the same place": one(
         "origin = (origin + whole", "origin = (0 * origin + whole", **SEGMENTS
     ),
@@ -315,10 +327,7 @@ MUTANTS = {
         "        ptx::fence_proxy_async_shared_cta();  // bulk copies read what the thread wrote\n", "", **COPIED
     ),
     "bulk: items are copied before they are there": one(
-        "await_item(smem.staged, passed + i);  // and", ";  // and", **COPIED
-    ),
-    "bulk: what shares the first sectors is not awaited": one(
-        "int i = max(first - 1, 0); i < end", "int i = first; i < end", **COPIED
+        "i < end; ++i) await_item(smem.staged, passed + i);", "i < end; ++i) ;", **COPIED
     ),
     "bulk: items are given back before they are read": one(
         "      ptx::cp_async_bulk_wait_group_read<0>();\n", "", **COPIED
@@ -327,20 +336,26 @@ MUTANTS = {
     "bulk: items are never given back": one(
         "(smem.stored + (passed + i) % kStagedItems);\n", "(smem.stored);\n", **COPIED
     ),
-    "bulk: all warps copy": one("const bool mine = turn == index;", "const bool mine = true;", **COPIED),
+    "bulk: a warp gives items back for all": one("kBulkStored ? kCopyingWarps : 128)", "1)", **COPIED),
+    "bulk: warps have the same channels": one(
+        "const int begins = item.warp % WARPS_APART;", "const int begins = 0;", **COPIED
+    ),
+    "bulk: warps share their channels": one("own = item.warp / WARPS_APART;", "own = 0;", **EVEN),
     "bulk: items are left out": one("first += kCopiedItems", "first += kCopiedItems + 1", **COPIED),
-    "bulk: few barriers": one("kCopyingWarps * kCopiedItems + 3", "0 * kCopyingWarps * kCopiedItems + 3", **COPIED),
+    "bulk: few barriers": one("MOST_STAGED + 2 * kConsumers", "kConsumers", **COPIED),
     "bulk: copies do not turn with the ring": one("min(end - begin, STAGED_PIXELS - place)", "end - begin", **COPIED),
     "bulk: the rest of a turned copy is left out": one(
         "    copy(begin - into + before_end, 0, end - begin - before_end);\n", "", **COPIED
     ),
-    "bulk: all channels begin alike": one("into = (into + int64_t(P) * Q % SECTOR) % SECTOR;", ";", **COPIED),
-    "bulk: runs are the first channel's": one("    run += int64_t(P) * Q;\n", "", **COPIED),
-    "bulk: rings are the first channel's": one("ring_of(first) + in_ring;", "ring_of(0) + in_ring;", **COPIED),
+    "bulk: all channels begin alike": one(
+        "into = (into + int64_t(WARPS_APART) * P * Q % SECTOR) % SECTOR;", ";", **COPIED
+    ),
+    "bulk: runs are the first channel's": one("    run += int64_t(WARPS_APART) * P * Q;\n", "", **COPIED),
+    "bulk: rings are the first channel's": one("ring_of(first) + in_ring +", "ring_of(0) + in_ring +", **COPIED),
     "bulk: channels are the first block's": one(
         "const int channel = int(blockIdx.x) % K_BLOCKS * WGMMA_N;", "const int channel = 0;", **COPIED_BLOCKS
     ),
-    "bulk: channels beyond K are copied": one("kAll || first + i * APART < left", "true", **COPIED_BLOCKS),
+    "bulk: channels beyond K are copied": one("kAll || first + (i + own) * APART < left", "true", **COPIED_BLOCKS),
     "bulk: pixels before the segment are copied": one(
         "staged.first ? ceil_div(into + staged.begin, UNIT) * UNIT : sector", "sector", **COPIED
     ),
@@ -350,7 +365,7 @@ MUTANTS = {
         **COPIED,
     ),
     "bulk: edges are left out": one("      store_edges(smem.staging, item, staged, y);\n", "", **COPIED),
-    "bulk: lanes skip edges": one("kBulkStored ? 32 : 128", "128", **COPIED),
+    "bulk: lanes skip edges": one("kBulkStored ? 32 * kCopyingWarps : 128", "256", **COPIED_CHANNELS),
     "bulk: staging is smaller than a pair of rings": one(
         "2 * STAGED_PIXELS + SECTOR :", "2 * STAGED_PIXELS - SECTOR :", **COPIED
     ),
@@ -361,6 +376,69 @@ MUTANTS = {
         "K % WGMMA_N != 0 && first + further >= K",
         "false",
         **(HELD | K_BLOCKS | {"config": {"block_n": 32, "staged_y": False}}),
+    ),
+    # ---- channels as wgmma's rows ----
+    "channels: filters of a step are the first's": one("(chunk * WGMMA_N + column)", "column", **HELD_FILTERS),
+    "channels: filters are those of other rows": one(
+        "i % 2 * 8 + lane / 4)), chunk", "lane / 4)), chunk", **HELD_FILTERS
+    ),
+    "channels: filters are in packed order": one(
+        "column = column_of_channel(channel_of_row(", "column = (channel_of_row(", **HELD_FILTERS
+    ),
+    "channels: the products are not ordered after the registers": one(
+        CHUNKS + "  ptx::wgmma_fence();\n#pragma unroll\n  for (int step",
+        CHUNKS + "#pragma unroll\n  for (int step",
+        **HELD_FILTERS,
+    ),
+    "channels: the sum begins anew": one(
+        "wgmma_held_m64k16_f32_f16(sums, held[step], window, step > 0)",
+        "wgmma_held_m64k16_f32_f16(sums, held[step], window, step > 1)",
+        **HELD_FILTERS,
+    ),
+    "channels: sums are staged before they are there": one(
+        "        ptx::wgmma_wait_group<0>();\n        ptx::wgmma_fence_held(sums);\n", "", **HELD_FILTERS
+    ),
+    "channels: the bias is the first channel's": one(
+        "sums[i] += biases[i / 2 % 2];", "sums[i] += biases[0];", **HELD_FILTERS
+    ),
+    "channels: staging is written before it is stored": one(
+        "if (warp == 0 && lane == 0) ptx::cp_async_bulk_wait_group_read<0>();", ";", **HELD_FILTERS
+    ),
+    "channels: consumers share staging": one(
+        "+ consumer * ITEM_BYTES;", "+ 0 * consumer * ITEM_BYTES;", **HELD_FILTERS
+    ),
+    "channels: boxes are not swizzled": one("/ UNIT ^ pixel % 8;", "/ UNIT;", **HELD_FILTERS),
+    "channels: a second group is the first": one(
+        "lane / 16 * 8 + lane % 8, channel", "lane % 8, channel", **HELD_FILTERS
+    ),
+    "channels: an item is not fenced": one(
+        "  ptx::fence_proxy_async_shared_cta();  // TMA reads what the thread wrote\n", "", **HELD_FILTERS
+    ),
+    "channels: an item is stored before it is complete": one(
+        "  ptx::barrier_sync(1 + consumer, 128);  // the item is complete\n", "", **HELD_FILTERS
+    ),
+    "channels: a store is not committed": one(
+        "row);\n  ptx::cp_async_bulk_commit_group();\n", "row);\n", **HELD_FILTERS
+    ),
+    "channels: items are the row's first": one("item.first_slot % ROW_SLOTS, row);", "0, row);", **HELD_FILTERS),
+    "channels: rows of y are the image's first": one(
+        "item.segment.n * P + item.segment.p +", "item.segment.n * P +", **HELD_WORDS
+    ),
+    "channels: boxes are the first channels'": one("item.channel + box * BOX_CHANNELS", "item.channel", **HELD_WORDS),
+    "channels, words: a box is the other one": one("channel / BOX_CHANNELS * BOX_BYTES", "0", **HELD_WORDS),
+    "channels, NCHW: all channels are in order": one(
+        "(warp % 2 * 16 + row) * 2 + warp / 2 : warp * 16 + row;",
+        "(warp % 2 * 16 + row) * 2 + warp % 2 : warp * 16 + row;",
+        **COPIED_CHANNELS,
+    ),
+    "channels, NCHW: rings do not turn": one(
+        "if (staged.place + SECTOR + ITEM_SLOTS > STAGED_PIXELS)", "if (false)", **COPIED_CHANNELS
+    ),
+    "channels, NCHW: the second pixel is the first": one(
+        "*place(1) = Bits(both >> 16);", "*place(1) = Bits(both);", **COPIED_CHANNELS
+    ),
+    "channels, NCHW: pixels beyond the row are staged": one(
+        "second = exist || pixel + 1 < pixels;", "second = true;", **COPIED_CHANNELS
     ),
     # ---- turns ----
     "turns are awaited too soon": one(
@@ -437,6 +515,17 @@ REPAIR_MUTANTS = {
     "bulk: another place is repaired": one(
         "around(place_of(item, staged, pixel) + into)", "around(place_of(item, staged, pixel))", **COPIED
     ),
+    "channels: no repair": one(
+        "kRepair && probe.saw_nan()) repair_pixels_staged", "false) repair_pixels_staged", **HELD_FILTERS
+    ),
+    "channels: another place is repaired": one(
+        "pixel.q - item.first_slot % ROW_SLOTS, channel);",
+        "pixel.q - item.first_slot % ROW_SLOTS + 1, channel);",
+        **HELD_FILTERS,
+    ),
+    "channels: a warp's half is repaired": one(
+        "i < ITEM_SLOTS / 2; ++i) {  // the i-th", "i < ITEM_SLOTS / 2; i += 4) {  // the i-th", **HELD_FILTERS
+    ),
     "NCHW: edges are not repaired": one("  for_each_edge(item, staged, repair);\n", "", **CHANNELS_FIRST),
     "NCHW: whole sectors are not repaired": one(
         "unit.whole()) repair(unit);", "false) repair(unit);", **CHANNELS_FIRST
@@ -448,7 +537,8 @@ REPAIR_MUTANTS = {
 def test_a_broken_repair_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     layout = REPAIR_MUTANTS[name].layout
     problem = ConvProblem.parse("n1c3h9w10k48r3s3pad1", precision="bf16", layout=layout)
-    config = config_of(problem, **(BULK if "bulk_store" in REPAIR_MUTANTS[name].config else {}))
+    kinds = REPAIR_MUTANTS[name].config
+    config = config_of(problem, **(BULK if "bulk_store" in kinds else CHANNELS if "channel_rows" in kinds else {}))
     # w (K, R, S, C): an even and an odd channel; taps that meet the padding on two sides each
     weights = [(2, 0, 0, 0), (2, 2, 2, 2), (45, 0, 0, 0), (45, 2, 2, 2)]
     changes = [{"w": {index: np.inf}} for index in weights]

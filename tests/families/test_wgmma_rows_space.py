@@ -47,13 +47,16 @@ def test_every_pick_is_legal(shape: str, layout: str) -> None:
 
 
 # The fastest ones of an H200, of those that were measured, or next to it (cv2): rows, columns and order of a slot,
-# tiles, consumers and transformers, and how rows are shared out.
+# whether channels are wgmma's rows, tiles, consumers and transformers, and how output rows are shared out.
 MEASURED = {
-    "cv1": (4, 4, "rows", 1, 3, 4, "strips"),
-    "cv2": (4, 4, "rows", 1, 3, 4, "strips"),
-    "cv3": (2, 4, "rows", 1, 3, 4, "strips"),
-    "cv7": (3, 1, "rows", 2, 3, 3, "units"),
-    "n128c3h224w224k64r3s3pad1": (3, 1, "rows", 2, 3, 3, "units"),
+    "cv1": (4, 4, "rows", False, 1, 3, 4, "strips"),
+    "cv2": (4, 4, "rows", False, 1, 3, 4, "strips"),
+    "cv3": (2, 4, "rows", True, 2, 3, 3, "strips"),
+    "n32c3h224w224k64r7s7st2pad3": (2, 4, "rows", True, 2, 3, 3, "strips"),
+    "n8c3h224w224k64r7s7st2pad3": (4, 2, "columns", False, 1, 3, 4, "strips"),  # few rows a CTA
+    "n128c8h64w64k64r5s5st2": (2, 2, "rows", False, 1, 3, 4, "strips"),  # short rows
+    "cv7": (3, 1, "rows", False, 2, 3, 3, "units"),
+    "n128c3h224w224k64r3s3pad1": (3, 1, "rows", False, 2, 3, 3, "units"),
 }
 
 
@@ -62,8 +65,8 @@ def test_the_default_is_what_measured_best(layer: str) -> None:
     config = WGMMA_ROWS.default(ConvProblem.parse(layer), TARGET)
     assert isinstance(config, WgmmaRowsConfig)
     assert MEASURED[layer] == (
-        config.block_rows, config.slot_columns, config.slot_order, config.item_tiles, config.num_consumer_warpgroups,
-        config.num_transformer_warps, config.row_order,
+        config.block_rows, config.slot_columns, config.slot_order, config.channel_rows, config.item_tiles,
+        config.num_consumer_warpgroups, config.num_transformer_warps, config.row_order,
     )  # fmt: skip
     assert config.l2_bursts == (config.row_order == "units")
 
@@ -75,7 +78,8 @@ def test_the_default_is_what_measured_best(layer: str) -> None:
         ("cv7", "nhwc-nchw", "bf16", True),
         ("cv7", "nhwc", "fp16", False),  # nothing is staged
         ("cv7", "nchw", "fp32", False),  # blocks need the room
-        ("cv3", "nchw", "fp16", False),  # products take as long as y
+        ("cv3", "nchw", "fp16", True),  # with channels as rows
+        ("cv1", "nchw", "fp16", False),  # products take as long as y
         ("n8c3h224w224k64r3s3", "nchw", "fp16", False),  # y is not much larger than L2
     ],
 )
