@@ -22,6 +22,8 @@ PROBLEMS = (  # shape, layout
     ("n3c20h9w11k24r3s3st2pad1,0,2,1", "nhwc"),
     ("n2c3h15w17k21r5s5st2pad1", "nhwc"),  # few channels: column and run order
     ("n2c3h15w17k21r5s5st2pad1", "nchw"),
+    ("n2c3h15w33k72r5s5st2pad1", "nhwc"),  # and channels as rows
+    ("n2c3h15w33k72r5s5st2pad1", "nchw"),
     ("n1c40h6w7k16r3s3pad1dil2", "nhwc-nchw"),
     ("n3c72h10w12k40r3s3pad1", "nhwc"),
     ("n3c72h10w22k72r3s3st2pad1", "nhwc"),
@@ -34,7 +36,7 @@ PRECISIONS = {
 }  # fmt: skip
 WAYS = (  # fields of configs
     "staging", "window_order", "mapping", "split", "input_staging", "num_producer_warpgroups", "slot_order",
-    "row_order", "bulk_store",
+    "row_order", "bulk_store", "channel_rows",
 )  # fmt: skip
 _TRIES = 4000
 
