@@ -111,7 +111,7 @@ __device__ __forceinline__ void init_barriers(const Smem& smem) {
     ptx::mbarrier_init(smem.raw_empty + i, 32 * kTeamWarps);
   }
   for (int i = 0; i < kConsumers; ++i) ptx::mbarrier_init(smem.multiplied + i, 4);
-  ptx::mbarrier_init(smem.filters_full, kPackKernel ? 1 : 4 * kConsumers);
+  ptx::mbarrier_init(smem.filters_full, kPackKernel ? 1 : 4 * kConsumers * (kChannelRows ? 32 : 1));
   for (int i = 0; i < kStagedItems; ++i) {
     ptx::mbarrier_init(smem.staged + i, 128);
     ptx::mbarrier_init(smem.stored + i, kBulkStored ? kCopyingWarps : 128);

@@ -76,7 +76,7 @@ __device__ __forceinline__ void pack_filters(const Smem& smem, const Element* w,
   }
   ptx::fence_proxy_async_shared_cta();  // wgmma reads what the thread wrote
   __syncwarp();
-  if (lane == 0) ptx::mbarrier_arrive(smem.filters_full);
+  if (kChannelRows || lane == 0) ptx::mbarrier_arrive(smem.filters_full);  // every lane, where threads read them
 }
 
 __device__ __forceinline__ void load(const Smem& smem, const unsigned char* x) {

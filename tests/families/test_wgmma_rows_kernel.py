@@ -173,6 +173,7 @@ CASES = {
         "n2c3h30w40k40r3s3pad1", CHANNELS | TURNS | {"block_rows": 3}, epilogue="bias", seeds=(0, 1, 2)
     ),
     "channels, units": Case("n3c3h19w131k64r3s3", CHANNELS | UNITS | {"item_tiles": 4}, layout="nchw-nhwc"),
+    "channels, packed by each CTA": Case("n2c3h9w33k72r3s3", CHANNELS | TWO | {"pack_kernel": False}, seeds=(0, 1, 2)),
     "channels, tf32": Case("n2c3h31w47k36r7s7st2pad3", CHANNELS | TWO | {"slot_columns": 4}, "tf32", "bias_relu"),
     # an NCHW y by bulk copies: channels that begin at odd elements are other warps' (P * Q odd), rings turn
     "channels, NCHW": Case("n4c3h33w37k64r7s7st2", CHANNELS | TWO | BULK, layout="nchw", seeds=(0, 1, 2)),

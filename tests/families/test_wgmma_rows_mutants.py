@@ -109,7 +109,9 @@ MUTANTS = {
     "half of the filters are expected": one(
         "smem.filters_full, FILTER_BYTES);\n", "smem.filters_full, FILTER_BYTES / 2);\n"
     ),
-    "one consumer's warps pack for two": one("kPackKernel ? 1 : 4 * kConsumers", "4", **PACKED_HERE),
+    "one consumer's warps pack for two": one(
+        "kPackKernel ? 1 : 4 * kConsumers * (kChannelRows ? 32 : 1)", "4", **PACKED_HERE
+    ),
     "the first channels are packed by all": one("packed_unit(w, first + unit)", "packed_unit(w, unit)", **PACKED_HERE),
     "a tap's first channels are packed again": one(
         "(w + filter_offset(k, tap.r, tap.s, tap.c))",
