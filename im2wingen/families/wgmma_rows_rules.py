@@ -9,6 +9,7 @@ from im2wingen.target import Target
 MAX_CHANNELS = 15
 MAX_PRODUCTS = 256  # those of a tile are unrolled
 _OTHER_REGISTERS = 44  # of a consumer's thread, beside its accumulators
+_MANY_OTHER_REGISTERS = 60  # where it also knows where runs of its pixels lie
 _FEW_OTHER_REGISTERS = 32  # where accumulators are used one set after the other, or others store
 
 
@@ -57,8 +58,15 @@ def may_have_channel_rows(problem: ConvProblem, config: WgmmaRowsConfig) -> bool
     return config.bulk_store
 
 
+def _instruction_registers(problem: ConvProblem, config: WgmmaRowsConfig) -> int:
+    """What ptxas (CUDA 13.0) wants of those at the launch for a wgmma whose filters are in registers."""
+    return _geometry(problem, config).item_slots // 2 + 30 if config.channel_rows else 0
+
+
 def _other_registers(problem: ConvProblem, config: WgmmaRowsConfig) -> int:
-    few = problem.precision == "fp32" or config.bulk_store != config.channel_rows
+    if config.channel_rows and config.bulk_store:
+        return _MANY_OTHER_REGISTERS
+    few = problem.precision == "fp32" or config.bulk_store or config.channel_rows
     return _FEW_OTHER_REGISTERS if few else _OTHER_REGISTERS
 
 
@@ -141,6 +149,7 @@ RULES = (
         holds=lambda problem, target, config: (
             _geometry(problem, config).accumulators + _other_registers(problem, config)
             <= (_geometry(problem, config).consumer_registers(target) or config.registers(target))
+            and _instruction_registers(problem, config) <= config.registers(target)
         ),
     ),
     Rule(

@@ -239,6 +239,7 @@ def test_the_kernel_derives_the_same_geometry(name: str) -> None:
 # ---- rules and static_asserts ----
 
 SHAPE, DILATED = "n4c3h32w33k40r7s7st2", "n4c3h32w33k40r3s3st1x2dil2"
+MANY_CHANNELS = CHANNELS | {"num_consumer_warpgroups": 2, "num_transformer_warps": 7, "item_tiles": 2, "block_rows": 3}
 PIXELS = CHANNELS | {"channel_rows": False}
 RULE_CASES: list[tuple[str, str, dict[str, Any], dict[str, Any], str | None]] = [
     # the sentence's beginning, shape, a legal config, what breaks the rule, words of what then refuses to go on
@@ -271,6 +272,7 @@ RULE_CASES: list[tuple[str, str, dict[str, Any], dict[str, Any], str | None]] = 
     # 64 x 9 taps in chunks of eight rows of a column, or one each
     ("a window is at most", "n1c1h70w40k8r64s9", {"block_rows": 8}, {"block_rows": 1, "ring_blocks": 140}, None),
     ("the accumulators fit", "n1c3h32w33k256r3s3", {}, {"item_tiles": 2}, None),
+    ("the accumulators fit", "n1c3h9w224k64r3s3", MANY_CHANNELS, {"item_tiles": 4}, "Insufficient registers"),
     ("ring, raw rows, filters", SHAPE, {}, {"ring_blocks": 400}, None),
 ]  # fmt: skip
 
@@ -285,7 +287,7 @@ def test_a_rule_breaks(
     assert any(found.startswith(sentence) for found in WGMMA_ROWS.broken_rules(problem, TARGET, config))
     if words is not None:
         with pytest.raises((CompileError, ValueError), match=words):
-            compile_ptx(convolution(problem, config), "sm_90a")
+            compile_cubin(convolution(problem, config), "sm_90a")
 
 
 def test_every_rule_has_a_case() -> None:
