@@ -39,7 +39,7 @@ _UNIT_TILES = 3
 _FEW_ROWS = 4  # of a CTA: they wait for x longer than for anything else
 _BEGINNING_ROWS = 50  # of a CTA: up to so many, it counts how soon the ring is full
 _LONG_ITEM = 96  # slots; with channel_rows each item costs more, and each CTA more before its first one
-_CHANNEL_ROWS_L2_SIZES = 2
+_MANY_ROWS = 0.5  # L2 sizes of x, w and y together, from which on a CTA has enough of them
 _SHORT_CHANNEL_ROWS = 1.4  # times the estimate where items are shorter or few
 _EVEN = 1.05  # and where y is all that takes time
 _CRAMPED = 1.4  # times the estimate where two consumers and a spare block don't fit
@@ -127,7 +127,7 @@ def _broken(config: WgmmaRowsConfig, problem: ConvProblem, target: Target) -> bo
 def _channel_rows_factor(config: WgmmaRowsConfig, problem: ConvProblem, target: Target) -> float:
     """Channels as rows pay where items are long and many, and DRAM is not all that they wait for."""
     long = WgmmaRowsGeometry(problem=problem, config=replace(config, item_tiles=2)).item_slots >= _LONG_ITEM
-    if not (long and _CHANNEL_ROWS_L2_SIZES * problem.compulsory_bytes > target.l2_bytes):
+    if not (long and problem.compulsory_bytes > _MANY_ROWS * target.l2_bytes):
         return _SHORT_CHANNEL_ROWS
     return _EVEN if _is_dram_bound(config, problem, target) else 1.0
 

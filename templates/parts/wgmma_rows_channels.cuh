@@ -39,10 +39,10 @@ __device__ __forceinline__ void multiply_held(Sums& sums, const Windows& windows
 // The bias of the thread's two channels.
 using RowBiases = float[2];
 __device__ __forceinline__ void read_row_biases(RowBiases& biases, const Element* bias, int first_channel, int warp, int lane) {
-  if constexpr (!kHasBias || !kChannelRows) return;
+  if constexpr (!kHasBias) return;
 #pragma unroll
   for (int half = 0; half < 2; ++half)
-    biases[half] = to_float(from_float<Element>(epilogue_bias(bias, first_channel + channel_of_row(warp, half * 8 + lane / 4))));
+    biases[half] = epilogue_bias(bias, first_channel + channel_of_row(warp, half * 8 + lane / 4));
 }
 __device__ __forceinline__ void add_row_biases(Sums& sums, const RowBiases& biases) {
   if constexpr (!kHasBias) return;
@@ -70,12 +70,12 @@ __device__ __forceinline__ void stage_rows(const Sums& sums, Bits* const (&runs)
         const uint32_t words[2] = {__float_as_uint(relu(pair[0])), __float_as_uint(relu(pair[1]))};
 #pragma unroll
         for (int e = 0; e < 2; ++e) {
-          if constexpr (kBulkStored) probe.look_at(words[e]);
+          probe.look_at(words[e]);
           if (e == 0 ? first : second) *place(e) = words[e];
         }
       } else {
         const uint32_t both = pack<Element>(pair[0], pair[1]);
-        if constexpr (kBulkStored) probe.look_at(both);
+        probe.look_at(both);
         if (PLACING == PAIRS && second) {
           *reinterpret_cast<uint32_t*>(place(0)) = both;
         } else {
