@@ -24,7 +24,7 @@ CPU_FILES = sorted(
 )
 PARAMETER_PARTS = {"parts/problem.cuh", "parts/simd_parameters.h"}
 # Wrappers whose operands only a loop can list, and the values that they take.
-OPERAND_LISTS = {"ptx/wgmma.cuh": {"WGMMA_N"}}
+OPERAND_LISTS = {"ptx/wgmma.cuh": {"WGMMA_N"}, "ptx/wgmma_held.cuh": {"ITEM_SLOTS"}}
 _INCLUDE = re.compile(r'<% include "([^"]+)" %>')
 END_OF_PARAMETERS = "// ---- end of parameters ----\n"
 

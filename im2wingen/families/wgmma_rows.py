@@ -73,8 +73,10 @@ def plan(problem: ConvProblem, target: Target, config: WgmmaRowsConfig) -> Plan:
         grid=(ctas, 1, 1),
         block=config.threads,
         smem_bytes=geometry.smem_bytes,
-        arguments=("x", "packed" if config.pack_kernel else "w", "bias", "y", "w")
-        + (((_output_map(geometry),),) if geometry.output_map else ()),
+        arguments=(
+            "x", "packed" if config.pack_kernel else "w", "bias", "y", "w",
+            (_output_map(geometry),) if geometry.output_map else "y",
+        ),
         programmatic=config.programmatic_launch and not config.pack_kernel,
         # x is loaded before the filters are packed: only these may still run
         beside=config.programmatic_launch and config.pack_kernel,

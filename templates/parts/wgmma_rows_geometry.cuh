@@ -51,6 +51,17 @@ constexpr int STAGING_GAP = STAGING_ALIGNMENT - 1 & -(RING_BYTES + RAW_BUFFERS *
 constexpr int64_t INPUT_BYTES = int64_t(N) * H * W * C * sizeof(Element);
 constexpr int64_t INPUT_UNITS_END = INPUT_BYTES / 16 * 16;  // bulk copies end here
 
+// How y is stored by TMA; where it is not, its address stands in.
+template <bool IS_MAP>
+struct OutputMapOf {
+  using Type = const Element*;
+};
+template <>
+struct OutputMapOf<true> {
+  using Type = ptx::TensorMap;
+};
+using OutputMap = OutputMapOf<kOutputMap>::Type;
+
 // ---- what the parameters must obey ----
 static_assert(WGMMA_N % 8 == 0 && WGMMA_N <= 256, "the N of wgmma");
 static_assert(kRingBlocks > MIRRORED_BLOCKS && kRingBlocks > HALO_BLOCKS, "an item and the windows of its slots fit the ring");

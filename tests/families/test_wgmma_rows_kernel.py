@@ -179,7 +179,8 @@ CASES = {
     "channels, NCHW": Case("n4c3h33w37k64r7s7st2", CHANNELS | TWO | BULK, layout="nchw", seeds=(0, 1, 2)),
     "channels, NCHW, P * Q odd": Case("n2c3h21w151k72r5s5", CHANNELS | BULK, "bf16", layout="nchw", seeds=(0, 1)),
     "channels, NCHW, pad": Case(
-        "n2c3h31w47k40r7s7st2pad3", CHANNELS | TWO | BULK | {"copied_items": 3}, "fp16", "bias_relu", layout="nhwc-nchw"
+        "n2c3h31w47k40r7s7st2pad3", CHANNELS | TWO | BULK | {"slot_columns": 4, "copied_items": 3}, "bf16", "bias",
+        layout="nhwc-nchw",
     ),
     "channels, NCHW, tf32": Case("n4c3h33w37k60r5s5st2", CHANNELS | TWO | BULK, "tf32", "bias_relu", layout="nchw"),
     # ---- 4-byte elements; lanes take turns at a bank: four (11x11), two (7x7), none (3x3) ----
