@@ -7,6 +7,7 @@ import pytest
 from wgmma_rows_cases import BULK, CHANNELS, TARGET, config_of
 
 from im2wingen.errors import CompileError
+from im2wingen.families.tensor_map import TensorMap
 from im2wingen.families.wgmma_rows import WGMMA_ROWS
 from im2wingen.families.wgmma_rows_config import WgmmaRowsConfig, WgmmaRowsGeometry
 from im2wingen.families.wgmma_rows_rules import RULES
@@ -180,7 +181,8 @@ def test_channels_as_rows_take_even_parts_of_a_row() -> None:
         barriers = (2 * config.ring_blocks + 2 * 3 + 3 + 1) * 8
         assert geometry.smem_bytes == -(-whole // 1024) * 1024 + geometry.staging_bytes + barriers
     (store,) = WGMMA_ROWS.plan(problem, TARGET, replace(config, item_tiles=2)).launches[-1].arguments[-1]
-    assert (store.dims, store.box) == ((40, 222, 222), (64, 112, 1))  # type: ignore[union-attr]
+    assert isinstance(store, TensorMap)
+    assert (store.dims, store.box) == ((40, 222, 222), (64, 112, 1))
 
 
 GEOMETRIES = {
