@@ -49,7 +49,7 @@ def _covers(part: int, window: int, stride: int, dilation: int) -> bool:
     return part == window or (part < window and part % stride == 0)
 
 
-def may_have_channel_rows(problem: ConvProblem, config: WgmmaRowsConfig) -> bool:
+def _may_have_channel_rows(problem: ConvProblem, config: WgmmaRowsConfig) -> bool:
     """Whether output channels can be wgmma's rows."""
     if config.block_n != CHANNELS_M or not config.row_items or problem.precision == "fp32":
         return False
@@ -108,7 +108,7 @@ RULES = (
     Rule(
         sentence="channel_rows needs a block_n of 64, row_items, elements other than fp32, and bulk_store of an NCHW y "
         "or an NHWC y whose channels are a multiple of 16 bytes",
-        holds=lambda problem, target, config: not config.channel_rows or may_have_channel_rows(problem, config),
+        holds=lambda problem, target, config: not config.channel_rows or _may_have_channel_rows(problem, config),
     ),
     Rule(
         sentence="bulk_store needs staged_y",

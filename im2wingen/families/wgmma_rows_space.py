@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 from im2wingen.families.base import Choose
 from im2wingen.families.support import ceil_div, is_quick, round_up
 from im2wingen.families.wgmma_rows_config import (
-    CHANNELS_M,
     TILE_SLOTS,
     RowOrder,
     SlotOrder,
@@ -23,6 +22,7 @@ from im2wingen.target import Target
 
 T = TypeVar("T")
 _SHAPE_FIELDS = ("block_rows", "slot_columns", "slot_order", "block_n", "row_items", "channel_rows")
+_ITEMS = ((False, False), (True, False), (True, True))  # row_items and channel_rows, which needs them
 _SHAPES = 10
 _EACH_KIND = 2  # of these at least, with channel_rows and without
 _HOPELESS = 2.0  # times the least estimate
@@ -204,13 +204,10 @@ def has_shapes(problem: ConvProblem, target: Target) -> bool:
 def _all_shapes(problem: ConvProblem) -> Iterator[WgmmaRowsConfig]:
     nchw = problem.y_layout == "nchw"
     for block_n in _block_ns(problem.k):
-        items = [(False, False), (True, False)]
-        if block_n == CHANNELS_M and problem.precision != "fp32":
-            items.append((True, True))
         for block_rows in _parts(problem.r, problem.stride_h, problem.dilation_h):
             for slot_columns in _parts(problem.s, problem.stride_w, problem.dilation_w):
                 orders = _slot_orders(slot_columns, problem.stride_w)
-                for slot_order, (row_items, channel_rows) in product(orders, items):
+                for slot_order, (row_items, channel_rows) in product(orders, _ITEMS):
                     staged = nchw and (problem.element_bytes == 2 or channel_rows)
                     transformers = _WHOLE_GROUP if problem.precision == "fp32" or channel_rows else 1
                     config = WgmmaRowsConfig(

@@ -39,7 +39,6 @@ __device__ __forceinline__ void multiply_held(Sums& sums, const Windows& windows
 // The bias of the thread's two channels.
 using RowBiases = float[2];
 __device__ __forceinline__ void read_row_biases(RowBiases& biases, const Element* bias, int first_channel, int warp, int lane) {
-  if constexpr (!kHasBias) return;
 #pragma unroll
   for (int half = 0; half < 2; ++half)
     biases[half] = epilogue_bias(bias, first_channel + channel_of_row(warp, half * 8 + lane / 4));

@@ -15,8 +15,8 @@ __device__ __noinline__ void repair_staged(const Element* x, const Element* w, c
 // registers, as the instruction wants them: those of many threads would be gathered first, which takes longer than a copy.
 // Channels whose runs begin as far into a sector, and every other one, are a loop. Warps share these, then what they loop over.
 constexpr int APART = ALIKE < 2 ? 2 : ALIKE < WGMMA_N ? ALIKE : WGMMA_N, ALIKE_CHANNELS = ceil_div(WGMMA_N, APART);
-constexpr int WARPS_APART = APART < kCopyingWarps ? APART : kCopyingWarps < 1 ? 1 : kCopyingWarps;
-constexpr int WARPS_ALIKE = kCopyingWarps / WARPS_APART < 1 ? 1 : kCopyingWarps / WARPS_APART;
+constexpr int COPIERS = kBulkStored ? kCopyingWarps : 1;
+constexpr int WARPS_APART = APART < COPIERS ? APART : COPIERS, WARPS_ALIKE = COPIERS / WARPS_APART;
 __device__ __forceinline__ void copy_runs(const Element* staging, const Item& item, const StagedItem& staged, Element* y,
                                           uint64_t policy) {
   constexpr bool kAll = K % WGMMA_N == 0 && WGMMA_N % APART == 0 && ALIKE_CHANNELS % WARPS_ALIKE == 0;

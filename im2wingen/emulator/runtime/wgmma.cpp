@@ -167,7 +167,7 @@ static void issue(Instruction mine, float* d, const uint32_t* held) {
     fail("%s needs a whole warpgroup of 128 threads", name);
   Warpgroup& group = warpgroup_of(thread);
   Instruction& instruction = find_instruction(group, mine);
-  if (held) {  // elements 8 * j + 2 * (lane % 4) and the next of row 16 * warp + lane / 4 + 8 * i, in a[i + 2 * j]
+  if (held) {  // bytes 16 * j + 4 * (lane % 4) ... of row 16 * warp + lane / 4 + 8 * i, in held[i + 2 * j]
     const unsigned warp = thread.warp() % kGroupWarps, lane = thread.lane();
     for (unsigned i = 0; i < 4; ++i) {
       const unsigned row = warp * kWarpRows + lane / 4 + i % 2 * 8;
