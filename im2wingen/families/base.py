@@ -18,8 +18,8 @@ TemplateValue = int | bool | str
 Pipe = Literal["memory", "ffma", "mma"]
 Cores = Literal["cuda", "tensor"]  # of a GPU
 # direct: elements are multiplied as they are, or as their precision says. split: fp32 elements as sums of two numbers
-# of 11 bits, by several products on tensor cores.
-Arithmetic = Literal["direct", "split"]
+# of 11 bits, by several products on tensor cores. scaled: tf32 elements as fp16 numbers, of 11 bits too, with scales.
+Arithmetic = Literal["direct", "split", "scaled"]
 AnyTarget = Target | CpuTarget  # a family runs on one of both kinds; `unsupported` alone takes either
 
 

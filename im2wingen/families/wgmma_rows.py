@@ -32,6 +32,8 @@ def plan(problem: ConvProblem, target: Target, config: WgmmaRowsConfig) -> Plan:
         "WGMMA_N": config.block_n,
         "ROW_ITEMS": config.row_items,
     }
+    if geometry.split:
+        window["PARTS"] = geometry.parts
     packed_bytes = geometry.blocks_k * geometry.filter_bytes
     threads = _PACK_SPLIT_THREADS if geometry.split else _PACK_THREADS
     channels = geometry.blocks_k * config.block_n
@@ -50,6 +52,7 @@ def plan(problem: ConvProblem, target: Target, config: WgmmaRowsConfig) -> Plan:
             **window,
             "BF16": problem.precision == "bf16",
             "SPLIT": geometry.split,
+            "PARTS": geometry.parts,
             "ITEM_TILES": config.item_tiles,
             "STAGED_Y": config.staged_y,
             "CHANNEL_ROWS": config.channel_rows,
@@ -92,7 +95,7 @@ def plan(problem: ConvProblem, target: Target, config: WgmmaRowsConfig) -> Plan:
     return Plan(
         launches=(early(packing) if config.early_packing else packing, multiply) if config.pack_kernel else (multiply,),
         workspace={"packed": packed_bytes} if config.pack_kernel else {},
-        arithmetic="split" if geometry.split else "direct",
+        arithmetic="scaled" if config.scaled else "split" if geometry.split else "direct",
     )
 
 

@@ -37,6 +37,7 @@ class WgmmaRowsConfig(Config):
     slot_order: SlotOrder
     block_n: int  # output channels of a CTA
     row_items: bool  # an item's tiles stay within an output row
+    scaled: bool  # tf32 as fp16, which has as many bits, of a common scale
     channel_rows: bool  # output channels are wgmma's M, their filters held in registers; else pixels are
     staged_y: bool  # an NCHW y is stored from shared memory, else from registers
     bulk_store: bool  # warps of their own store by bulk copies what is staged; else the consumers do
@@ -103,13 +104,13 @@ class WgmmaRowsGeometry:
 
     @property
     def split(self) -> bool:
-        """Whether elements are multiplied as two halves: fp32."""
-        return self.problem.precision == "fp32"
+        """Whether elements are scaled and multiplied as halves: two of fp32, one of tf32."""
+        return self.problem.precision == "fp32" or self.config.scaled
 
     @property
     def parts(self) -> int:
         """Of an element."""
-        return 2 if self.split else 1
+        return 2 if self.problem.precision == "fp32" else 1
 
     @property
     def chunk_elements(self) -> int:
@@ -191,11 +192,13 @@ class WgmmaRowsGeometry:
     @property
     def products(self) -> int:
         """Wgmmas of a tile."""
-        return self.steps * (3 if self.split else 1)
+        return self.steps * (3 if self.parts == 2 else 1)
 
     @property
     def partial_sums(self) -> int:
         """That a tile of split elements adds up in fp32."""
+        if self.parts == 1:
+            return self.window_blocks
         steps = 1 if self.is_short else _PARTIAL_STEPS
         return self.window_blocks + sum(ceil_div(chunks // 2, steps) for chunks in self.block_chunks)
 
@@ -281,7 +284,7 @@ class WgmmaRowsGeometry:
         items = whole = config.held_items + consumers
         long = config.row_order == "strips" and self.problem.p * self.problem.q >= whole * slots
         changes = 1 if long and whole > 1 else whole - 1  # of the segment, between staged items
-        if self.split and consumers >= 3 and not config.bulk_store:  # blocks need the room more
+        if self.parts == 2 and consumers >= 3 and not config.bulk_store:  # blocks need the room more
             items = consumers - 1 if self.is_short else 2
         ring = items * slots * self.problem.element_bytes + 2 * SECTOR_BYTES * (changes + 1)
         if config.bulk_store:

@@ -51,7 +51,7 @@ def _covers(part: int, window: int, stride: int, dilation: int) -> bool:
 
 def _may_have_channel_rows(problem: ConvProblem, config: WgmmaRowsConfig) -> bool:
     """Whether output channels can be wgmma's rows."""
-    if config.block_n != CHANNELS_M or not config.row_items or problem.precision == "fp32":
+    if config.block_n != CHANNELS_M or not config.row_items or _geometry(problem, config).split:
         return False
     if problem.y_layout == "nhwc":
         return problem.k * problem.element_bytes % CHUNK_BYTES == 0
@@ -66,7 +66,7 @@ def _instruction_registers(problem: ConvProblem, config: WgmmaRowsConfig) -> int
 def _other_registers(problem: ConvProblem, config: WgmmaRowsConfig) -> int:
     if config.channel_rows and config.bulk_store:
         return _MANY_OTHER_REGISTERS
-    few = problem.precision == "fp32" or config.bulk_store or config.channel_rows
+    few = _geometry(problem, config).split or config.bulk_store or config.channel_rows
     return _FEW_OTHER_REGISTERS if few else _OTHER_REGISTERS
 
 
@@ -106,7 +106,11 @@ RULES = (
         ),
     ),
     Rule(
-        sentence="channel_rows needs a block_n of 64, row_items, elements other than fp32, and bulk_store of an NCHW y "
+        sentence="scaled is for tf32",
+        holds=lambda problem, target, config: problem.precision == "tf32" or not config.scaled,
+    ),
+    Rule(
+        sentence="channel_rows needs a block_n of 64, row_items, neither fp32 nor scaled, and bulk_store of an NCHW y "
         "or an NHWC y whose channels are a multiple of 16 bytes",
         holds=lambda problem, target, config: not config.channel_rows or _may_have_channel_rows(problem, config),
     ),
@@ -135,9 +139,9 @@ RULES = (
         holds=lambda problem, target, config: config.row_order == "units" or not config.l2_bursts,
     ),
     Rule(
-        sentence="early_packing and fp32 need pack_kernel",
+        sentence="early_packing, fp32 and scaled need pack_kernel",
         holds=lambda problem, target, config: (
-            config.pack_kernel or not (config.early_packing or problem.precision == "fp32")
+            config.pack_kernel or not (config.early_packing or _geometry(problem, config).split)
         ),
     ),
     Rule(

@@ -21,10 +21,10 @@ from im2wingen.problem import ConvProblem
 from im2wingen.target import Target
 
 T = TypeVar("T")
-_SHAPE_FIELDS = ("block_rows", "slot_columns", "slot_order", "block_n", "row_items", "channel_rows")
+_SHAPE_FIELDS = ("block_rows", "slot_columns", "slot_order", "block_n", "row_items", "channel_rows", "scaled")
 _ITEMS = ((False, False), (True, False), (True, True))  # row_items and channel_rows, which needs them
 _SHAPES = 10
-_EACH_KIND = 2  # of these at least, with channel_rows and without
+_EACH_KIND = 2  # of these at least: with channel_rows, scaled, and without
 _HOPELESS = 2.0  # times the least estimate
 _STEPS = (1, 2, 3, 4, 6, 8)  # strides of a block or slot that is less than the window
 _CHANNELS = (256, 192, 128, 96, 64, 48, 32, 16, 8)
@@ -42,6 +42,8 @@ _LONG_ITEM = 96  # slots; with channel_rows each item costs more, and each CTA m
 _MANY_ROWS = 0.5  # L2 sizes of x, w and y together, from which on a CTA has enough of them
 _SHORT_CHANNEL_ROWS = 1.4  # times the estimate where items are shorter or few
 _EVEN = 1.05  # and where y is all that takes time
+_SHORT_SCALED = 1.4  # likewise, of scaled elements
+_EVEN_SCALED = 1.15
 _CRAMPED = 1.4  # times the estimate where two consumers and a spare block don't fit
 _COPIED_BYTES = (512, 768, 1024, 256)  # of a channel, by a bulk copy: the longer, the fewer fit staging
 _COPIED_CHANNEL_ROWS = (768, 1024, 512, 256)  # with channel_rows, whose items are fewer in staging
@@ -132,6 +134,13 @@ def _channel_rows_factor(config: WgmmaRowsConfig, problem: ConvProblem, target: 
     return _EVEN if _is_dram_bound(config, problem, target) else 1.0
 
 
+def _scaled_factor(config: WgmmaRowsConfig, problem: ConvProblem, target: Target) -> float:
+    """Scaled elements take longer to turn: they pay where rows are many, and DRAM is not all that they wait for."""
+    if problem.compulsory_bytes <= _MANY_ROWS * target.l2_bytes:
+        return _SHORT_SCALED
+    return _EVEN_SCALED if _is_dram_bound(config, problem, target) else 1.0
+
+
 def _is_cramped(config: WgmmaRowsConfig, problem: ConvProblem, target: Target) -> bool:
     """Whether a second consumer and a spare block don't fit."""
     return _broken(replace(config, num_consumer_warpgroups=2, ring_blocks=config.ring_blocks + 1), problem, target)
@@ -181,19 +190,28 @@ def shapes(problem: ConvProblem, target: Target) -> Mapping[str, WgmmaRowsConfig
         total += PACK_KERNEL if roomy.pack_kernel else 0.0
         if config.channel_rows:
             total *= _channel_rows_factor(config, problem, target)
+        if config.scaled:
+            total *= _scaled_factor(config, problem, target)
         return total * (_CRAMPED if _is_cramped(config, problem, target) else 1.0)
 
     legal = [config for config in _all_shapes(problem) if not _broken(config, problem, target)]
     ranked = sorted(((cycles_of(config), i) for i, config in enumerate(legal)))
     promising = [legal[i] for cycles, i in ranked if cycles <= _HOPELESS * ranked[0][0]]
-    kinds = [[config for config in promising if config.channel_rows == kind][:_EACH_KIND] for kind in (False, True)]
-    kept = [config for kind in kinds for config in kind]
+    kept = [
+        config
+        for kind in dict.fromkeys(map(_kind, promising))
+        for config in [one for one in promising if _kind(one) == kind][:_EACH_KIND]
+    ]
     others = [config for config in promising if config not in kept][: _SHAPES - len(kept)]
     return {
         "x".join(str(getattr(config, field)) for field in _SHAPE_FIELDS): config
         for config in promising
         if config in kept or config in others
     }
+
+
+def _kind(config: WgmmaRowsConfig) -> tuple[bool, bool]:
+    return config.channel_rows, config.scaled
 
 
 def has_shapes(problem: ConvProblem, target: Target) -> bool:
@@ -207,12 +225,13 @@ def _all_shapes(problem: ConvProblem) -> Iterator[WgmmaRowsConfig]:
         for block_rows in _parts(problem.r, problem.stride_h, problem.dilation_h):
             for slot_columns in _parts(problem.s, problem.stride_w, problem.dilation_w):
                 orders = _slot_orders(slot_columns, problem.stride_w)
-                for slot_order, (row_items, channel_rows) in product(orders, _ITEMS):
+                for slot_order, (row_items, channel_rows), scaled in product(orders, _ITEMS, _scaled(problem)):
                     staged = nchw and (problem.element_bytes == 2 or channel_rows)
-                    transformers = _WHOLE_GROUP if problem.precision == "fp32" or channel_rows else 1
+                    whole_group = problem.precision == "fp32" or channel_rows or scaled
+                    transformers = _WHOLE_GROUP if whole_group else 1
                     config = WgmmaRowsConfig(
                         block_rows=block_rows, slot_columns=slot_columns, slot_order=slot_order, block_n=block_n,
-                        row_items=row_items, channel_rows=channel_rows, staged_y=staged,
+                        row_items=row_items, channel_rows=channel_rows, scaled=scaled, staged_y=staged,
                         bulk_store=staged and channel_rows, copied_items=1, item_tiles=1,
                         num_consumer_warpgroups=1, multiplying_consumers=1,
                         num_transformer_warps=transformers, team_warps=transformers,
@@ -220,6 +239,10 @@ def _all_shapes(problem: ConvProblem) -> Iterator[WgmmaRowsConfig]:
                         pack_kernel=True, programmatic_launch=False, early_packing=False,
                     )  # fmt: skip
                     yield replace(config, ring_blocks=_least_ring(config, problem))
+
+
+def _scaled(problem: ConvProblem) -> tuple[bool, ...]:
+    return (True, False) if problem.precision == "tf32" else (False,)
 
 
 def _parts(window: int, stride: int, dilation: int) -> list[int]:
@@ -278,10 +301,11 @@ def _stagings(config: WgmmaRowsConfig, problem: ConvProblem, target: Target) -> 
 
 
 def _bulk_stores(config: WgmmaRowsConfig, problem: ConvProblem, target: Target) -> list[bool]:
-    """Bulk copies first where 16-bit elements of a large y are most of the time; else consumers, who store sooner."""
+    """Bulk copies first where a large y of halves' sums is most of the time; else consumers, who store sooner."""
     if not config.staged_y:
         return [False]
-    large = problem.element_bytes == 2 and problem.compulsory_bytes > _L2_SIZES * target.l2_bytes
+    halves = problem.element_bytes == 2 or config.scaled
+    large = halves and problem.compulsory_bytes > _L2_SIZES * target.l2_bytes
     first = large and _is_dram_bound(config, problem, target)
     return [first, not first]
 

@@ -38,7 +38,7 @@ __device__ __forceinline__ void end_turn(const Smem& smem, int index, int lane) 
 __device__ __forceinline__ void consume(const Smem& smem, int index, int warp, int lane, const Element* x, const Element* w,
                                         const Element* bias, Element* y, const ptx::TensorMap* output) {
   const uint32_t ring = smem_units(smem.ring), filters = smem_units(smem.filters);
-  const Scale* const filter_scales = reinterpret_cast<const Scale*>(smem.filters + 2 * FILTER_CHUNKS * 16);
+  const Scale* const filter_scales = reinterpret_cast<const Scale*>(smem.filters + PARTS * FILTER_CHUNKS * 16);
   uint64_t policy = 0;
   if constexpr (kBursts) policy = ptx::createpolicy_evict_first();
   Blocks blocks = {smem, lane};

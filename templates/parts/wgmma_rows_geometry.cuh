@@ -8,7 +8,6 @@ constexpr int ROW_ITEMS = ceil_div(Q, ITEM_SLOTS);  // of an output row, with kR
 constexpr int MIRRORED_BLOCKS = kRowItems ? 0 : HALO_BLOCKS + (ITEM_SLOTS - 1 + HALO_SLOTS + ROW_SLOTS - 1) / ROW_SLOTS;
 constexpr int PLANE_SLOTS = (kRingBlocks + MIRRORED_BLOCKS) * ROW_SLOTS;  // from one plane to the next
 constexpr int PART_PLANES = PLANES * PLANE_SLOTS;  // chunks of the ring's high parts; as many low ones follow
-constexpr int PARTS = kSplit ? 2 : 1;              // of an element
 constexpr int RING_BYTES = PARTS * PART_PLANES * 16;
 constexpr int INPUT_ROW_BYTES = W * (kInputChannelsLast ? C : 1) * sizeof(Element);
 constexpr int RAW_PARTS = kInputChannelsLast ? 1 : C;  // runs of neighbouring input rows
@@ -26,7 +25,7 @@ constexpr int SECTOR = 32 / sizeof(Element);  // what L2 writes at once
 constexpr int MOST_STAGED = kConsumers + (kBulkStored ? 2 * kCopiedItems : 0);
 // Rounds of barriers of staged items: who waits for an item of two rounds ago may be a round behind another consumer.
 constexpr int kStagedItems = kStaged ? MOST_STAGED + 2 * kConsumers : 0;
-constexpr int STAGED_ITEMS = kBulkStored || !kSplit || kConsumers < 3 ? MOST_STAGED : kShortWindow ? kConsumers - 1 : 2;
+constexpr int STAGED_ITEMS = kBulkStored || PARTS == 1 || kConsumers < 3 ? MOST_STAGED : kShortWindow ? kConsumers - 1 : 2;
 constexpr bool kLongSegments = kRowOrder == STRIPS && P * Q >= MOST_STAGED * ITEM_SLOTS;  // but for a strip's two ends
 constexpr int SEGMENT_CHANGES = kLongSegments && MOST_STAGED > 1 ? 1 : MOST_STAGED - 1;
 constexpr int STAGED_PIXELS = STAGED_ITEMS * ITEM_SLOTS + 2 * SECTOR * (SEGMENT_CHANGES + 1);

@@ -1,9 +1,10 @@
-// ---- products of split elements ----
-// The tensor core truncates as it adds up, so partial sums, each of products with one block, are added up in fp32, times
-// what the block's scale took away. high * high has partial sums of PARTIAL_STEPS steps at most. The other products count
-// 2^-11 as much, and so do their errors: a partial sum of them is a whole block's.
-// Short windows are added up step by step, small sums first: strict fp32 is as exact there.
-constexpr int PARTIAL_STEPS = kShortWindow ? 1 : 9;
+// ---- products of halves ----
+// Partial sums, each of products with one block, are added up in fp32, times what the block's scale took away. Without low
+// parts one is a whole block's. With them, as the tensor core truncates as it adds up, high * high has partial sums of
+// PARTIAL_STEPS steps at most. The other products count 2^-11 as much, and so do their errors: a partial sum of them is a
+// whole block's. Short windows are added up step by step then, small sums first: strict fp32 is as exact there.
+constexpr bool kStepByStep = PARTS == 2 && kShortWindow;
+constexpr int PARTIAL_STEPS = PARTS == 1 ? STEPS : kStepByStep ? 1 : 9;
 constexpr bool kOneSet = THREADS > 512;  // of accumulators of partial sums: so many threads have few registers
 struct Partial {
   bool high;
@@ -16,14 +17,14 @@ struct Partials {
 __device__ constexpr Partials partial_sums() {
   constexpr Chunks chunks = window_chunks();
   Partials partials = {};
-  for (int pass = 0; pass < (kShortWindow ? 2 : 1); ++pass)
+  for (int pass = 0; pass < (kStepByStep ? 2 : 1); ++pass)
     for (int begin = 0; begin < STEPS;) {
       const int block = chunks.at[2 * begin].block;
       int end = begin;
       while (end < STEPS && chunks.at[2 * end].block == block) ++end;
       const int steps = end - begin, pieces = ceil_div(steps, PARTIAL_STEPS);
-      if (pass == 0) partials.at[partials.count++] = {false, block, begin, end};
-      for (int i = 0; i < pieces && (pass == 1 || !kShortWindow); ++i)
+      if (PARTS == 2 && pass == 0) partials.at[partials.count++] = {false, block, begin, end};
+      for (int i = 0; i < pieces && (pass == 1 || !kStepByStep); ++i)
         partials.at[partials.count++] = {true, block, begin + steps * i / pieces, begin + steps * (i + 1) / pieces};
       begin = end;
     }

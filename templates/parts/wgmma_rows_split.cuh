@@ -1,10 +1,12 @@
-// ---- fp32 by halves (kSplit) ----
+// ---- 4-byte elements by halves (kSplit) ----
 // Times a power of two that brings the largest of its block of rows, or of its filter, to 2^14 ... 2^15, an fp32 v is
 //   v = high + low / 2^11,  high = fp16(v),  low = fp16((v - high) * 2^11)
 // up to 2^-23 of it if |v| is EXACT or more, and up to 2^-36 if it is less. A product is
 //   high * high' + (high * low' + low * high') / 2^11
 // up to 2^-21 of it. Where elements below EXACT could add up to more than 2^-23 of an output, and where one is Inf or NaN,
 // the output is computed again in fp32: at worst 2^15 * 2^-36 times the window's elements, in units of both scales.
+// Of tf32, which promises 11 bits, high is enough: it has as many, if |v| is 2^-14 or more, and is up to 2^-25 off if it is
+// less; so elements below EXACT add up to 2^-12 of an output, or it is computed again.
 constexpr float LOW_UNITS = 2048.0f;
 constexpr float EXACT = 1.0f / 8192;             // elements that are 2^28 times smaller than their largest
 constexpr float LIMIT_UNITS = 4.0f * R * S * C;  // outputs from which on such elements do no harm: 2^15 * 2^-36 * 2^23

@@ -1,5 +1,5 @@
-// ---- slots of 4-byte elements: rounded to tf32, or split in halves ----
-// A chunk of elements to its place, and if split, their low parts to the same place of the low planes.
+// ---- slots of 4-byte elements: rounded to tf32, or halves ----
+// A chunk of elements to its place, and their low parts to the same place of the low planes.
 __device__ __forceinline__ void write_words(const uint32_t (&elements)[CHUNK_ELEMENTS], unsigned char* place, int mirror,
                                             float up) {
   Words high, low;
@@ -14,7 +14,7 @@ __device__ __forceinline__ void write_words(const uint32_t (&elements)[CHUNK_ELE
     }
   }
   write_chunk(high, place, mirror);
-  if constexpr (kSplit) write_chunk(low, place + PART_PLANES * 16, mirror);
+  if constexpr (PARTS == 2) write_chunk(low, place + PART_PLANES * 16, mirror);
 }
 
 // Lanes whose slots begin in the same bank take turns at the words of four neighbouring elements: TURNS of them.

@@ -197,6 +197,10 @@ CASES = {
     "tf32, NCHW, as held": Case("n2c3h7w9k7r3s3", DIRECT | {"block_n": 16}, "tf32", "bias_relu", layout="nchw"),
     "fp32, NCHW, as held": Case("n2c3h9w18k24r3s3", DIRECT | ROWS | UNITS | {"l2_bursts": True}, "fp32", layout="nchw"),
     # a partial sum for each step, some of one block, one of each
+    "scaled, 11x11": Case("n2c3h23w27k32r11s11st4", TWO | {"scaled": True}, "tf32", "bias_relu", seeds=(0, 2)),
+    "scaled, 3x3": Case("n2c3h9w11k16r3s3pad1", {"block_rows": 3, "scaled": True}, "tf32", "bias", layout="nchw"),
+    "scaled, bulk": Case("n2c3h23w33k24r5s5pad2", TWO | BULK | {"scaled": True}, "tf32", layout="nchw"),
+    "scaled, units": Case("n2c3h20w19k16r3s3pad1", UNITS | {"item_tiles": 2, "scaled": True}, "tf32", seeds=(0, 1)),
     "fp32, 3x3": Case("n2c3h9w11k16r3s3pad1", {"block_rows": 3}, "fp32", "bias", seeds=(0, 1, 2)),
     "fp32, 11x11": Case("n2c3h23w27k32r11s11st4", {"num_consumer_warpgroups": 2}, "fp32", "bias_relu", seeds=(0, 2)),
     "fp32, 7x7": Case("n2c3h14w15k64r7s7st2pad3", {"slot_columns": 4}, "fp32", "bias", layout="nchw"),
@@ -296,8 +300,9 @@ def test_many_random_configs_of_random_problems(seed: int) -> None:
         ("n1c8h5w7k40r1s2", {"block_n": 24} | UNITS, "fp16"),
         ("n2c3h9w11k12r3s3pad1", {"block_rows": 3}, "tf32"),
         ("n2c3h15w17k24r7s7st2pad3", {"block_rows": 4, "item_tiles": 2}, "fp32"),
+        ("n2c3h15w17k24r7s7st2pad3", {"block_rows": 4, "scaled": True}, "tf32"),
     ],
-    ids=["11x11", "7x7", "3x3", "2x2", "1x2", "3x3 tf32", "7x7 fp32"],
+    ids=["11x11", "7x7", "3x3", "2x2", "1x2", "3x3 tf32", "7x7 fp32", "7x7 scaled"],
 )
 def test_a_nan_reaches_the_outputs_whose_window_holds_it(
     shape: str, config: dict[str, Any], precision: str, epilogue: str, layout: str, store: dict[str, Any]

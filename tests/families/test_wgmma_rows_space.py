@@ -78,6 +78,7 @@ def test_the_default_is_what_measured_best(layer: str) -> None:
         ("cv7", "nhwc-nchw", "bf16", True),
         ("cv7", "nhwc", "fp16", False),  # nothing is staged
         ("cv7", "nchw", "fp32", False),  # blocks need the room
+        ("cv7", "nchw", "tf32", False),
         ("cv3", "nchw", "fp16", True),  # with channels as rows
         ("cv1", "nchw", "fp16", False),  # products take as long as y
         ("n8c3h224w224k64r3s3", "nchw", "fp16", False),  # y is not much larger than L2
@@ -91,6 +92,27 @@ def test_a_large_output_leaves_by_bulk_copies(layer: str, layout: str, precision
     if problem.y_layout == "nchw":  # tuning tries both
         configs = itertools.islice(WGMMA_ROWS.random_configs(problem, TARGET, 1), 60)
         assert {config.bulk_store for config in configs if isinstance(config, WgmmaRowsConfig)} == {False, True}
+
+
+@pytest.mark.parametrize(
+    ("layer", "layout", "scaled"),
+    [
+        ("cv1", "nhwc", True),
+        ("cv2", "nchw", True),
+        ("cv3", "nhwc", True),
+        ("cv7", "nhwc", False),  # y is all that takes time
+        ("cv7", "nchw", False),
+        ("n8c3h224w224k64r7s7st2pad3", "nhwc", False),  # few rows a CTA
+    ],
+)
+def test_tf32_is_scaled_where_there_is_much_to_multiply(layer: str, layout: str, *, scaled: bool) -> None:
+    problem = ConvProblem.parse(layer, layout=layout, precision="tf32")
+    config = WGMMA_ROWS.default(problem, TARGET)
+    assert isinstance(config, WgmmaRowsConfig)
+    assert config.scaled == scaled
+    assert WGMMA_ROWS.plan(problem, TARGET, config).arithmetic == ("scaled" if scaled else "direct")
+    configs = itertools.islice(WGMMA_ROWS.random_configs(problem, TARGET, 1), 60)  # tuning tries both
+    assert {config.scaled for config in configs if isinstance(config, WgmmaRowsConfig)} == {False, True}
 
 
 # Of fp32: consumers, transformers of how many warps a team, buffers of raw rows. The last has few rows a CTA.

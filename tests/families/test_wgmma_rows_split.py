@@ -1,4 +1,4 @@
-"""wgmma_rows in fp32: whatever the magnitudes, y is as near to float64 as fp32 on CUDA cores would be."""
+"""wgmma_rows by halves: whatever the magnitudes, y is as near to float64 as fp32 on CUDA cores, or tf32, would be."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -11,27 +11,32 @@ from numpy.typing import NDArray
 from wgmma_rows_cases import TWO_SMS, config_of
 
 from im2wingen.emulator import run_plan
+from im2wingen.errors import EmulatorError
 from im2wingen.families.wgmma_rows import WGMMA_ROWS
-from im2wingen.problem import ConvProblem
+from im2wingen.problem import ConvProblem, Precision
 from im2wingen.reference import conv_magnitude, conv_reference
 
 SHAPE = "n2c3h15w17k24r7s7st2pad3"
 LEAST = 2.0**-149  # above 0
+# What a product may be off by; those of tf32: both elements have 11 bits, and tiny ones add up to 2^-12 of an output.
+PRODUCTS = {"fp32": 3 * 2.0**-22, "tf32": (1 + 2.0**-11) ** 2 - 1 + 2.0**-12}
 Numbers = NDArray[np.float64]
 
 
 def convolve(problem: ConvProblem, x: Numbers, w: Numbers, **config: Any) -> tuple[Numbers, NDArray[np.bool_]]:
-    """y, and where it is farther from float64 than fp32 may be."""
+    """y, and where it is farther from float64 than its precision may be."""
     arrays = {"x": x.astype(np.float32), "w": w.astype(np.float32), "bias": np.zeros(problem.k, np.float32)}
     bias = None if problem.epilogue == "none" else arrays["bias"]
     y = np.full(problem.y_shape, np.nan, np.float32)
+    config = {"scaled": problem.precision == "tf32"} | config
     run_plan(WGMMA_ROWS.plan(problem, TWO_SMS, config_of(problem, **config)), {**arrays, "y": y})
     with np.errstate(invalid="ignore", over="ignore"):
         reference = conv_reference(problem, arrays["x"], arrays["w"], bias)
         wanted = reference.astype(np.float32).astype(np.float64)
         magnitude = conv_magnitude(problem, arrays["x"], arrays["w"], bias)
         # a product of split numbers is off by 3 * 2^-22 at most; a product may be rounded to a multiple of LEAST
-        allowed = (3 * 2.0**-22 + 4 * problem.gemm_k**0.5 * 2.0**-24) * magnitude + problem.gemm_k * LEAST
+        product = PRODUCTS[problem.precision]
+        allowed = (product + 4 * problem.gemm_k**0.5 * 2.0**-24) * magnitude + problem.gemm_k * LEAST
         far = ~((np.abs(y - reference) <= allowed) | (y == wanted) | (np.isnan(y) & np.isnan(wanted)))
     return y.astype(np.float64), far
 
@@ -116,15 +121,16 @@ CASES = {
 }  # fmt: skip
 
 
-def convolve_case(case: Case) -> tuple[Numbers, NDArray[np.bool_]]:
+def convolve_case(case: Case, precision: Precision) -> tuple[Numbers, NDArray[np.bool_]]:
     rng = np.random.default_rng(1)
-    problem = ConvProblem.parse(case.shape, precision="fp32", layout=case.layout, epilogue=case.epilogue)
+    problem = ConvProblem.parse(case.shape, precision=precision, layout=case.layout, epilogue=case.epilogue)
     return convolve(problem, case.x(rng, problem.x_shape), case.w(rng, problem.w_shape), **case.config)
 
 
+@pytest.mark.parametrize("precision", ["fp32", "tf32"])
 @pytest.mark.parametrize("name", CASES)
-def test_any_magnitudes(name: str) -> None:
-    y, far = convolve_case(CASES[name])
+def test_any_magnitudes(name: str, precision: Precision) -> None:
+    y, far = convolve_case(CASES[name], precision)
     assert np.isfinite(y).all()
     assert not far.any()
 
@@ -140,6 +146,7 @@ class Mutant:
     new: str
     case: str = "normal"
     template: str = "wgmma_rows"
+    precision: Precision = "fp32"
 
 
 OTHER_SCALES, BESIDE_TINY, ONE_SET = "blocks of other scales", "large beside tiny", "one set of accumulators"
@@ -184,6 +191,22 @@ MUTANTS = {
         "zeros[2] + zeros[3] == 0.0f", "0.0f == 0.0f", "large sums of blocks"
     ),
     "what is Inf is no longer asked for": Mutant("kSplit && fabsf(stored) >", "false && fabsf(stored) >", "large sums"),
+    # of tf32
+    "low parts of x are written, too": Mutant("PARTS == 2) write_chunk(low", "true) write_chunk(low", precision="tf32"),
+    "low parts of w are written, too": Mutant(
+        "if (PARTS == 2) reinterpret", "if (true) reinterpret", template="pack_rows_split", precision="tf32"
+    ),
+    "scales are sought behind low parts": Mutant("smem.filters + PARTS *", "smem.filters + 2 *", precision="tf32"),
+    "a block's sum is forgotten": Mutant("PARTIAL == 0 ?", "true ?", precision="tf32"),
+    "a block of tf32 has the scale of the first": Mutant(
+        "[partial.block]->down", "[0]->down", OTHER_SCALES, precision="tf32"
+    ),
+    "tiny elements of a tf32 x are not noticed": Mutant(
+        "scaling.inexact ? LIMIT_UNITS *", "false ? LIMIT_UNITS *", BESIDE_TINY, precision="tf32"
+    ),
+    "tiny elements of a tf32 w are not noticed": Mutant(
+        "scaling.inexact ? LIMIT_UNITS :", "false ? LIMIT_UNITS :", "tiny weights alone", "pack_rows_split", "tf32"
+    ),
 }
 
 
@@ -191,5 +214,8 @@ MUTANTS = {
 def test_a_mutant_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     mutant = MUTANTS[name]
     mutate(monkeypatch, mutant.template, [(mutant.old, mutant.new)])
-    _, far = convolve_case(CASES[mutant.case])
+    try:
+        _, far = convolve_case(CASES[mutant.case], mutant.precision)
+    except EmulatorError:
+        return
     assert far.any()

@@ -19,8 +19,8 @@ BULK: dict[str, Any] = {"bulk_store": True, "copied_items": 2}
 CHANNELS: dict[str, Any] = {"channel_rows": True, "row_items": True, "block_n": 64}
 TWO_SMS = replace(TARGET, sm_count=2)  # a CTA computes many rows
 _SMALL: dict[str, Any] = {
-    "slot_order": "rows", "row_items": False, "channel_rows": False, "bulk_store": False, "copied_items": 1,
-    "item_tiles": 1, "num_consumer_warpgroups": 1,
+    "slot_order": "rows", "row_items": False, "channel_rows": False, "scaled": False, "bulk_store": False,
+    "copied_items": 1, "item_tiles": 1, "num_consumer_warpgroups": 1,
     "num_transformer_warps": 2, "team_warps": 1,
     "raw_stages": 1, "row_order": "strips", "unit_rows": 1, "l2_bursts": False, "pack_kernel": True,
     "programmatic_launch": False, "early_packing": False,

@@ -23,6 +23,7 @@ _ROWS_OF_LAYOUTS = (
     *(f"nchw: {way} True" for way in _ROWS[:2]),  # by bulk copies
 )
 _CHANNEL_ROWS = ("nhwc: columns strips False True", "nchw: columns strips True True")
+_SCALED = ("nhwc: columns strips False False True", "nchw: columns units True False True")
 
 EXPECTED = {  # of each family and precision: ways that must have run
     **{("simt", precision): _STAGINGS for precision in ("fp32", "fp64")},
@@ -32,7 +33,8 @@ EXPECTED = {  # of each family and precision: ways that must have run
     ("wgmma", "tf32"): (*_PATCHES, "rows tiles"),
     ("wgmma", "fp32"): _PATCHES,
     **{("wgmma", precision): () for precision in ("int8", "e4m3")},
-    **{("wgmma_rows", precision): (*_ROWS_OF_LAYOUTS, *_CHANNEL_ROWS) for precision in ("fp16", "bf16", "tf32")},
+    **{("wgmma_rows", precision): (*_ROWS_OF_LAYOUTS, *_CHANNEL_ROWS) for precision in ("fp16", "bf16")},
+    ("wgmma_rows", "tf32"): (*_ROWS_OF_LAYOUTS, *_CHANNEL_ROWS, *_SCALED),
     ("wgmma_rows", "fp32"): _ROWS_OF_LAYOUTS,
 }
 
