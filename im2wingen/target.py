@@ -47,8 +47,11 @@ class Target:
     def peak_tflops(self, precision: str) -> float:
         """The arithmetic ceiling for a precision, 1e12 flop a second, of the faster cores.
 
-        Tensor cores make an fp32 product of three of 16-bit numbers, or of TF32 at half the rate.
+        Tensor cores make an fp32 product of three of 16-bit numbers, or of TF32 at half the rate; and a TF32 product of
+        one of fp16, which has as many bits.
         """
+        if precision == "tf32":
+            return self.peak_tflops("fp16")
         if precision == "fp32":
             return max(self.fp32_tflops, self.peak_tflops("fp16") / _SPLIT_PRODUCTS)
         if precision == "fp64":

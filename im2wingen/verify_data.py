@@ -83,8 +83,8 @@ def error_bound(problem: ConvProblem, arithmetic: Arithmetic = "direct") -> Erro
       sqrt(n) * r, which is 7600 / sqrt(n) * u * S, beyond the bound for n up to 200,000, and some of thousands of
       outputs up to 2,000,000. One operand without its low half is off by 0.7 times that.
     - *Products.* fp16 x fp16 has 22 bits and bf16 x bf16 16, exact in fp32's 24; fp32 is multiplied by FMA, unrounded
-      (where it isn't, the additions' bound has room). tf32 rounds both inputs to 11 bits, scaled or not: (1 + 2^-11)^2 - 1
-      a product.
+      (where it isn't, the additions' bound has room). tf32, scaled or not, rounds both inputs to 11 bits:
+      (1 + 2^-11)^2 - 1 a product.
     - *Output.* One rounding to the output type: 2^-11 (fp16), 2^-8 (bf16), 2^-24 (fp32) of the value, which is |ref|
       up to the errors above; below fp16's normal range half its spacing, 2^-25, absolute. ReLU only shrinks errors.
     - *int8.* Nothing is rounded: int32 holds the sum, so y must be the reference.

@@ -36,7 +36,8 @@ def test_peaks_by_precision() -> None:
     target = preset("sm_80")
     assert target.peak_tflops("fp32") == 104  # three products of tensor cores
     assert target.peak_tflops("fp16") == target.peak_tflops("bf16") == 312
-    assert target.peak_tflops("tf32") == 156
+    assert target.peak_tflops("tf32") == 312  # of fp16 numbers
+    assert target.mma_sync_tflops("tf32") == 156
     assert preset("sm_90a").peak_tflops("int8") == preset("sm_90a").peak_tflops("e4m3") == 2 * 989
 
 

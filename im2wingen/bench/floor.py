@@ -18,25 +18,26 @@ _TORCH_NAMES = {
     "e5m2": "float8_e5m2",
 }  # fmt: skip
 _RATE_OF_8_BITS = 2
-_TENSOR_CORE_PRODUCTS = 3  # fp16 products that make one fp32 product
+_FP16_PRODUCTS = {"fp32": 3, "tf32": 1}  # that make one
 
 
 def floor_us(problem: ConvProblem, ceilings: Ceilings) -> float:
     """The larger of flops over the arithmetic ceiling and compulsory bytes over the copy ceiling, microseconds.
 
-    An fp32 product may come from the CUDA cores or from three fp16 products: the faster counts. Where PyTorch could
-    not multiply 8-bit elements, twice the rate of fp16 is assumed, as the data sheets have it.
+    An fp32 product may come from the CUDA cores or from three fp16 products, a tf32 product from one, which has as many
+    bits: the faster counts. Where PyTorch could not multiply 8-bit elements, twice the rate of fp16 is assumed, as the
+    data sheets have it.
     """
     tflops = ceilings.gemm_tflops
     peak = tflops[problem.precision] if problem.precision in tflops else _RATE_OF_8_BITS * tflops["fp16"]
-    if problem.precision == "fp32" and "fp16" in tflops:
-        peak = max(peak, tflops["fp16"] / _TENSOR_CORE_PRODUCTS)
+    if problem.precision in _FP16_PRODUCTS and "fp16" in tflops:
+        peak = max(peak, tflops["fp16"] / _FP16_PRODUCTS[problem.precision])
     return max(problem.flops / peak, problem.compulsory_bytes / ceilings.copy_tbps) * 1e-6
 
 
 def measure_ceilings(torch: Any, precision: str) -> Ceilings:
     """Run one large GEMM a precision that the floor needs, and one large copy; on a stream that can be captured."""
-    needed = ("fp32", "fp16") if precision == "fp32" else (precision,)
+    needed = (precision, "fp16") if precision in _FP16_PRODUCTS else (precision,)
     try:
         gemm_tflops = {name: _gemm_tflops(torch, name) for name in needed}
     except RuntimeError as error:  # PyTorch's products of 8-bit elements are young

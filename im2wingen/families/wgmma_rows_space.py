@@ -42,8 +42,7 @@ _LONG_ITEM = 96  # slots; with channel_rows each item costs more, and each CTA m
 _MANY_ROWS = 0.5  # L2 sizes of x, w and y together, from which on a CTA has enough of them
 _SHORT_CHANNEL_ROWS = 1.4  # times the estimate where items are shorter or few
 _EVEN = 1.05  # and where y is all that takes time
-_SHORT_SCALED = 1.4  # likewise, of scaled elements
-_EVEN_SCALED = 1.15
+_SCALED = 1.45  # times the estimate, of scaled elements: they take longer to turn
 _CRAMPED = 1.4  # times the estimate where two consumers and a spare block don't fit
 _COPIED_BYTES = (512, 768, 1024, 256)  # of a channel, by a bulk copy: the longer, the fewer fit staging
 _COPIED_CHANNEL_ROWS = (768, 1024, 512, 256)  # with channel_rows, whose items are fewer in staging
@@ -134,13 +133,6 @@ def _channel_rows_factor(config: WgmmaRowsConfig, problem: ConvProblem, target: 
     return _EVEN if _is_dram_bound(config, problem, target) else 1.0
 
 
-def _scaled_factor(config: WgmmaRowsConfig, problem: ConvProblem, target: Target) -> float:
-    """Scaled elements take longer to turn: they pay where rows are many, and DRAM is not all that they wait for."""
-    if problem.compulsory_bytes <= _MANY_ROWS * target.l2_bytes:
-        return _SHORT_SCALED
-    return _EVEN_SCALED if _is_dram_bound(config, problem, target) else 1.0
-
-
 def _is_cramped(config: WgmmaRowsConfig, problem: ConvProblem, target: Target) -> bool:
     """Whether a second consumer and a spare block don't fit."""
     return _broken(replace(config, num_consumer_warpgroups=2, ring_blocks=config.ring_blocks + 1), problem, target)
@@ -190,8 +182,7 @@ def shapes(problem: ConvProblem, target: Target) -> Mapping[str, WgmmaRowsConfig
         total += PACK_KERNEL if roomy.pack_kernel else 0.0
         if config.channel_rows:
             total *= _channel_rows_factor(config, problem, target)
-        if config.scaled:
-            total *= _scaled_factor(config, problem, target)
+        total *= _SCALED if config.scaled else 1.0
         return total * (_CRAMPED if _is_cramped(config, problem, target) else 1.0)
 
     legal = [config for config in _all_shapes(problem) if not _broken(config, problem, target)]
@@ -301,11 +292,10 @@ def _stagings(config: WgmmaRowsConfig, problem: ConvProblem, target: Target) -> 
 
 
 def _bulk_stores(config: WgmmaRowsConfig, problem: ConvProblem, target: Target) -> list[bool]:
-    """Bulk copies first where a large y of halves' sums is most of the time; else consumers, who store sooner."""
+    """Bulk copies first where 16-bit elements of a large y are most of the time; else consumers, who store sooner."""
     if not config.staged_y:
         return [False]
-    halves = problem.element_bytes == 2 or config.scaled
-    large = halves and problem.compulsory_bytes > _L2_SIZES * target.l2_bytes
+    large = problem.element_bytes == 2 and problem.compulsory_bytes > _L2_SIZES * target.l2_bytes
     first = large and _is_dram_bound(config, problem, target)
     return [first, not first]
 

@@ -307,7 +307,7 @@ COMPILED = [
     *((layer, "fp16", layout, products) for layer, products in (("cv1", 26), ("cv2", 26), ("cv3", 11))
       for layout in ("nhwc", "nchw")),
     ("cv7", "fp16", "nhwc", 3), ("cv7", "fp16", "nchw", 2),
-    ("cv1", "tf32", "nhwc", 26), ("conv1", "tf32", "nchw", 11), ("cv7", "tf32", "nchw", 5),
+    ("cv1", "tf32", "nhwc", 26), ("conv1", "tf32", "nchw", 22), ("cv7", "tf32", "nchw", 5),
     ("cv1", "fp32", "nhwc", 78), ("cv2", "fp32", "nchw", 78), ("cv3", "fp32", "nhwc", 33), ("cv7", "fp32", "nhwc", 6),
     ("cv7", "fp32", "nchw", 6), ("conv1", "fp32", "nchw", 33),
 ]  # fmt: skip
