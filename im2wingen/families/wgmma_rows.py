@@ -32,14 +32,13 @@ def plan(problem: ConvProblem, target: Target, config: WgmmaRowsConfig) -> Plan:
         "WGMMA_N": config.block_n,
         "ROW_ITEMS": config.row_items,
     }
-    if geometry.split:
-        window["PARTS"] = geometry.parts
+    parts = {"PARTS": geometry.parts} if geometry.split else {}
     packed_bytes = geometry.blocks_k * geometry.filter_bytes
     threads = _PACK_SPLIT_THREADS if geometry.split else _PACK_THREADS
     channels = geometry.blocks_k * config.block_n
     packing = Launch(
         template="pack_rows_split" if geometry.split else "pack_rows",
-        values={**window, "THREADS": threads, "PROGRAMMATIC_LAUNCH": False},
+        values={**window, **parts, "THREADS": threads, "PROGRAMMATIC_LAUNCH": False},
         grid=(channels if geometry.split else ceil_div(packed_bytes // CHUNK_BYTES, threads), 1, 1),
         block=threads, smem_bytes=0, arguments=("w", "packed"), l2_bytes=2 * packed_bytes,
         idle_cycles=PACK_KERNEL,

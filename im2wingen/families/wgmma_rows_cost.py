@@ -16,7 +16,7 @@ _STEP_BYTES = 32  # along K, of a wgmma
 _DRAM = 0.9  # share of the bandwidth that is reached
 _PARTS = 1.1  # times as long, where more channels than 128 bytes of a pixel are wgmma's rows
 _DRAM_BOUND = 2.0  # times the tensor core's demand
-_SCALED = 2.0  # times that, of scaled elements: they take longer to turn
+_DRAM_BOUND_SCALED = 2.0  # times that, of scaled elements: they take longer to turn
 _OVERLAP = 0.25  # share of the less scarce resources that is not hidden behind the scarcest
 _RAW_READS = 1.3  # a word of a raw row is read so many times, its bank conflicts included
 _START = 860.0  # from the launch to the first product, besides what the cost model adds for a launch
@@ -80,7 +80,7 @@ def demands(geometry: WgmmaRowsGeometry, target: Target) -> Demands:
         tensor=tensor,
         smem=waves * (operands + staged) / _SMEM_BYTES,
         dram=dram,
-        dram_bound=dram > _DRAM_BOUND * tensor * (_SCALED if config.scaled else 1.0),
+        dram_bound=dram > _DRAM_BOUND * tensor * (_DRAM_BOUND_SCALED if config.scaled else 1.0),
         transformers=waves
         * blocks
         * (_BLOCK + ceil_div(chunks, _LANES) * _CHUNK + ceil_div(border, _LANES) * _BORDER)

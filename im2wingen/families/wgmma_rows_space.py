@@ -42,7 +42,7 @@ _LONG_ITEM = 96  # slots; with channel_rows each item costs more, and each CTA m
 _MANY_ROWS = 0.5  # L2 sizes of x, w and y together, from which on a CTA has enough of them
 _SHORT_CHANNEL_ROWS = 1.4  # times the estimate where items are shorter or few
 _EVEN = 1.05  # and where y is all that takes time
-_SCALED = 1.45  # times the estimate, of scaled elements: they take longer to turn
+_TURNING = 1.45  # times the estimate, of scaled elements: they take longer to turn
 _CRAMPED = 1.4  # times the estimate where two consumers and a spare block don't fit
 _COPIED_BYTES = (512, 768, 1024, 256)  # of a channel, by a bulk copy: the longer, the fewer fit staging
 _COPIED_CHANNEL_ROWS = (768, 1024, 512, 256)  # with channel_rows, whose items are fewer in staging
@@ -182,7 +182,7 @@ def shapes(problem: ConvProblem, target: Target) -> Mapping[str, WgmmaRowsConfig
         total += PACK_KERNEL if roomy.pack_kernel else 0.0
         if config.channel_rows:
             total *= _channel_rows_factor(config, problem, target)
-        total *= _SCALED if config.scaled else 1.0
+        total *= _TURNING if config.scaled else 1.0
         return total * (_CRAMPED if _is_cramped(config, problem, target) else 1.0)
 
     legal = [config for config in _all_shapes(problem) if not _broken(config, problem, target)]
