@@ -84,7 +84,7 @@ def _dram_bytes(plan: Plan, launch: Launch, target: Target) -> int:
     if "y" in used:  # where a workspace stands for x or w, those come along for the repair path alone
         used -= {
             original
-            for original, stand_in in (("x", "window"), ("x", "channels_last"), ("w", "packed"))
+            for original, stand_in in (("x", "window"), ("x", "channels_last"), ("x", "halves"), ("w", "packed"))
             if stand_in in used
         }
     arrays = sum(_array_bytes(launch, name) for name in used & {"x", "w", "y"})

@@ -15,6 +15,7 @@ from im2wingen.families.wgmma_config import WgmmaConfig
 from im2wingen.families.wgmma_cost import HIDDEN, cta_cycles
 from im2wingen.families.wgmma_geometry import WgmmaGeometry
 from im2wingen.families.wgmma_rules import RULES
+from im2wingen.families.wgmma_scaled import scale_filter, scale_input, scaled_filter_map
 from im2wingen.families.wgmma_space import default, has_shapes, suggest
 from im2wingen.families.wgmma_split import landing_maps, split_filter, split_filter_map
 from im2wingen.problem import ConvProblem
@@ -38,7 +39,14 @@ def plan(problem: ConvProblem, target: Target, config: WgmmaConfig) -> Plan:
     workspace: dict[str, int] = {}
     input_name, filter_name = "x", "w"
     split = config.arithmetic == "split"
-    if split:
+    if config.arithmetic == "scaled":
+        launch, size = scale_filter(geometry)
+        launches.append(launch)
+        workspace["packed"], filter_name = size, "packed"
+        both, size = scale_input(geometry, target)
+        launches += both
+        workspace["halves"], input_name = size, "halves"
+    elif split:
         launch, size = split_filter(geometry)
         launches.append(launch)
         workspace["packed"], filter_name = size, "packed"
@@ -48,7 +56,7 @@ def plan(problem: ConvProblem, target: Target, config: WgmmaConfig) -> Plan:
         )
         launches.append(launch)
         workspace["packed"], filter_name = size, "packed"
-    if problem.x_layout != "nhwc" and config.input_staging == "tma":
+    if problem.x_layout != "nhwc" and config.input_staging == "tma" and input_name == "x":
         launch, size = channels_last(problem, channels=geometry.channels, beside=bool(launches))
         launches.append(launch)
         workspace["channels_last"], input_name = size, "channels_last"
@@ -92,7 +100,10 @@ def plan(problem: ConvProblem, target: Target, config: WgmmaConfig) -> Plan:
             grid=(grid, 1, 1),
             block=config.threads,
             smem_bytes=geometry.smem_bytes,
-            arguments=(*maps, "packed" if split else (_output_map(geometry, filter_name),), "bias", "y", "x", "w"),
+            arguments=(
+                *maps, "packed" if split else (_output_map(geometry, filter_name),), "bias", "y", "x", "w",
+                *(() if split else (filter_name, input_name)),
+            ),
             programmatic=config.programmatic_launch and not beside,
             beside=beside,
             cluster=cluster,
@@ -127,9 +138,11 @@ def _split_values(geometry: WgmmaGeometry) -> dict[str, TemplateValue]:
 def _direct_values(geometry: WgmmaGeometry, *, beside: bool) -> dict[str, TemplateValue]:
     """What wgmma.cu.j2 has and wgmma_split.cu.j2 has not."""
     config, pieces = geometry.config, geometry.pieces
+    scaled = config.arithmetic == "scaled"
     return {
         "SUM": "int32_t" if geometry.problem.precision == "int8" else "float",
-        "PRODUCT": _PRODUCTS[geometry.problem.precision],
+        "PRODUCT": "F16" if scaled else _PRODUCTS[geometry.problem.precision],
+        "SCALED": scaled,
         "PIECE_STAGES": config.piece_stages,
         "WHOLE_ROWS": pieces.whole_rows,
         "LINE_ROWS": pieces.line_rows,
@@ -152,14 +165,14 @@ def _input_maps(geometry: WgmmaGeometry, name: str, filter_name: str) -> tuple[T
     if config.input_staging == "turned":
         return (geometry.pieces.tensor_map(),)
     rows, columns = vertical(problem), horizontal(problem)
-    element, channels, row_step = problem.element_bytes, geometry.channels, problem.w * geometry.channels
+    element, channels, row_step = geometry.element_bytes, geometry.channels, problem.w * geometry.channels
     maps = []
     for r in range(rows.used_planes):
         for s in range(columns.used_planes):
             top, left = rows.place(r)[0], columns.place(s)[0]
             maps.append(
                 TensorMap(
-                    array=name, element=problem.precision,
+                    array=name, element="fp16" if config.arithmetic == "scaled" else problem.precision,
                     offset_bytes=(top * row_step + left * channels) * element,
                     dims=(
                         channels, problem.n, ceil_div(problem.w - left, problem.stride_w),
@@ -181,6 +194,8 @@ def _filter_map(geometry: WgmmaGeometry, name: str) -> TensorMap:
     problem, config = geometry.problem, geometry.config
     if config.arithmetic == "split":
         return split_filter_map(geometry, promotion_bytes=_FILTER_PROMOTION_BYTES)
+    if config.arithmetic == "scaled":
+        return scaled_filter_map(geometry, promotion_bytes=_FILTER_PROMOTION_BYTES)
     tap_bytes = geometry.channels * problem.element_bytes
     return TensorMap(
         array=name, element=problem.precision, dims=(geometry.channels, problem.r * problem.s, problem.k),
@@ -216,7 +231,7 @@ WGMMA = Family(
     name="wgmma",
     cores="tensor",
     config_type=WgmmaConfig,
-    templates=("wgmma", "wgmma_split", "pack_filter", "split_filter", "channels_last"),
+    templates=("wgmma", "wgmma_split", "pack_filter", "split_filter", "scale_input", "channels_last"),
     archs=("sm_90a",),
     unsupported=unsupported,
     suggest=suggest,

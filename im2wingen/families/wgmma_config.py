@@ -19,7 +19,7 @@ CHANNELS_M = 64  # output channels of a wgmma
 class WgmmaConfig(Config):
     """One way to run wgmma.cu.j2 or wgmma_split.cu.j2; their heads and parameter blocks say what each field means."""
 
-    arithmetic: Arithmetic  # of fp32: split in halves; of all else: the tensor cores' own
+    arithmetic: Arithmetic  # of fp32: split in halves; of tf32 also scaled: one half; of all else the tensor cores' own
     mapping: Mapping  # of the pixels of a subtile to wgmma's N; repeated: rows, of a patch that repeats columns
     split: Split  # what the consumers share
     input_staging: InputStaging  # of an NCHW x: tma after a kernel that brings it into NHWC; or TMA brings it as it is,

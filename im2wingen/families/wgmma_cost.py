@@ -42,6 +42,7 @@ _TURNING = 0.3  # share of the shorter of turning and multiplying that does not 
 _SHORT_PRODUCTS = 1.03  # times as long, of rows of 64 bytes, beside the stores of an NCHW y
 _LATENCY = 1100.0  # from a filter stage that is free to the one that has landed there
 _PASS = 4000.0  # a kernel before this one, besides its bytes
+_SCALED = 1.12  # times the estimate, of scaled tf32, whose y is of 4 bytes; measured beside direct tf32
 _EXCHANGE = 500.0  # of a cluster's sums, besides their bytes: two barriers and the way to a peer
 _PEER_BYTES = 16  # a cycle, that an SM reads of its peers' shared memory
 _NARROW, _NARROW_PIXEL = 32, 9.5  # TMA for a pixel of fewer bytes; it also passes those that a stride leaves out
@@ -64,7 +65,7 @@ def tile_cycles(geometry: WgmmaGeometry) -> tuple[float, float]:
         tensor = max(tensor, own + geometry.partial_sums * (_PROMOTION + geometry.wgmma_n / 2 * config.own_subtiles))
     elif geometry.row_bytes < 128 and problem.y_layout == "nchw":
         tensor *= _SHORT_PRODUCTS
-    if config.arithmetic == "direct" and not config.filter_resident:
+    if config.arithmetic != "split" and not config.filter_resident:
         tensor += taps * geometry.chunks * (_TAP if config.num_consumer_warpgroups > 1 else _TAP_ALONE)
         waits = (tensor + taps * geometry.chunks * _LATENCY) / max(1, config.filter_stages - 1)
         tensor = max(tensor, waits)
@@ -89,8 +90,8 @@ def tile_cycles(geometry: WgmmaGeometry) -> tuple[float, float]:
         busy = max(busy, sum(map(max, planes)))
     patches = geometry.planes * geometry.chunks
     busy = max(busy, (busy + patches * _PATCH_LATENCY) / config.patch_stages)
-    if problem.c * problem.element_bytes < _NARROW:
-        pixels = geometry.planes * geometry.chunks * geometry.patch_bytes / (config.block_k * problem.element_bytes)
+    if problem.c * geometry.element_bytes < _NARROW:
+        pixels = geometry.planes * geometry.chunks * geometry.patch_bytes / geometry.row_bytes
         busy = max(busy, pixels * problem.stride_h * problem.stride_w * _NARROW_PIXEL)
     if config.arithmetic == "split":
         patches = geometry.planes * geometry.chunks * geometry.loaded_bytes
@@ -181,7 +182,7 @@ def cta_cycles(geometry: WgmmaGeometry, target: Target) -> tuple[float, float]:
     if geometry.problem.y_element_bytes == 2 and geometry.problem.r * geometry.problem.s > 1:
         fill += 2 * config.tile.pixels * config.block_n / _DRAIN_BYTES
     if config.num_consumer_warpgroups == 1:
-        refill = _REFILL if config.arithmetic == "direct" else 0
+        refill = _REFILL if config.arithmetic != "split" else 0
         return share * busy, fill + share * (epilogue + refill)
     in_bulk = geometry.problem.y_layout == "nhwc" or config.bulk_store
     exposed = _EXPOSED_TURNS if config.ordered and in_bulk else _EXPOSED
@@ -199,6 +200,9 @@ def _units(target: Target, cluster_k: int) -> int:
 def estimated_cycles(geometry: WgmmaGeometry, target: Target) -> float:
     """Of the kernel, and of the one that brings an NCHW x into NHWC before it."""
     problem, cycles = geometry.problem, sum(cta_cycles(geometry, target))
+    if geometry.config.arithmetic == "scaled":
+        numbers = problem.n * problem.h * problem.w * (problem.c * problem.element_bytes + geometry.channels * 2)
+        return _SCALED * (cycles + 2 * _PASS + numbers / (1e3 * target.dram_gbps) * target.clock_mhz)
     if problem.x_layout == "nhwc" or geometry.config.input_staging != "tma":
         return cycles
     x_bytes = problem.n * problem.c * problem.h * problem.w * problem.element_bytes

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
 
-from im2wingen.families.support import ceil_div, round_up, unit_elements
+from im2wingen.families.support import ceil_div, round_up
 from im2wingen.families.wgmma_axes import horizontal, vertical
 from im2wingen.families.wgmma_config import CHANNELS_M, WgmmaConfig
 from im2wingen.families.wgmma_landing import Landing, landing_of
@@ -13,6 +13,7 @@ from im2wingen.families.wgmma_split_memory import split_staging_bytes, splitting
 from im2wingen.problem import ConvProblem
 
 STEP_BYTES = 32  # along K, of a wgmma
+_UNIT_BYTES = 16
 _BARRIER_BYTES = 8
 _LANDING_UNIT = 128  # bytes that what lands begins at a multiple of
 BULK_STORE_GROUPS = 1  # of split operands: says that y leaves by bulk copies
@@ -27,9 +28,14 @@ class WgmmaGeometry:
     config: WgmmaConfig
 
     @property
+    def element_bytes(self) -> int:
+        """Of what is multiplied, where it is not split."""
+        return 2 if self.config.arithmetic == "scaled" else self.problem.element_bytes
+
+    @property
     def row_bytes(self) -> int:
         """Of a pixel's or a filter's chunk in shared memory: the swizzle's span."""
-        return self.config.block_k * self.problem.element_bytes
+        return self.config.block_k * self.element_bytes
 
     @cached_property
     def patch_h(self) -> int:
@@ -84,9 +90,10 @@ class WgmmaGeometry:
 
     @cached_property
     def channels(self) -> int:
-        """Of a patch: an NCHW x gets there in whole 16-byte units."""
+        """Of a patch: an NCHW x, and a scaled one, get there in whole 16-byte units."""
         problem = self.problem
-        return problem.c if problem.x_layout == "nhwc" else round_up(problem.c, unit_elements(problem))
+        whole = problem.x_layout == "nhwc" and self.config.arithmetic != "scaled"
+        return problem.c if whole else round_up(problem.c, _UNIT_BYTES // self.element_bytes)
 
     @cached_property
     def chunks(self) -> int:
@@ -129,7 +136,7 @@ class WgmmaGeometry:
     @property
     def step_k(self) -> int:
         """Channels of a wgmma."""
-        return STEP_BYTES // (2 if self.config.arithmetic == "split" else self.problem.element_bytes)
+        return STEP_BYTES // (2 if self.config.arithmetic == "split" else self.element_bytes)
 
     @property
     def plane_taps(self) -> list[int]:
@@ -215,7 +222,7 @@ class WgmmaGeometry:
         """Whether an NCHW y is staged image by image: tiles of several images, without pixels between rows."""
         config = self.config
         several = config.mapping == "rows" and (config.tile_n in (2, 4) or config.tile_n % 8 == 0)
-        direct = config.arithmetic == "direct" and config.cluster_k == 1
+        direct = config.arithmetic != "split" and config.cluster_k == 1
         return several and self.exact and self.problem.y_layout == "nchw" and direct
 
     @property

@@ -13,6 +13,7 @@ from im2wingen.target import Target
 
 _OTHER_REGISTERS = 36  # of a consumer's thread, beside its accumulators
 _SPLIT_REGISTERS, _SPLIT_SUBTILE_REGISTERS = 20, 4  # likewise, of split operands; of each of its subtiles
+_SCALES = 20  # likewise, of scaled operands
 _LEAST_REGISTERS = 28  # likewise, at the launch; ptxas (CUDA 13.0) asks for 26 or more
 _PRECISIONS = ("fp32", "fp16", "bf16", "tf32", "int8", "e4m3", "e5m2")
 _MAX_INT8_TERMS = 2**17 - 1  # of magnitude 2^14 or less, that int32 holds the sum of
@@ -254,7 +255,7 @@ RULES = (
 def prepares(geometry: WgmmaGeometry) -> bool:
     """Whether kernels before the last one write w or x in another order."""
     problem, config = geometry.problem, geometry.config
-    if config.arithmetic == "split" or problem.w_layout != "krsc" or geometry.channels != problem.c:
+    if config.arithmetic != "direct" or problem.w_layout != "krsc" or geometry.channels != problem.c:
         return True
     return problem.x_layout != "nhwc" and config.input_staging == "tma"
 
@@ -262,7 +263,7 @@ def prepares(geometry: WgmmaGeometry) -> bool:
 def stays_resident(geometry: WgmmaGeometry, target: Target) -> bool:
     """Whether each CTA can keep the filters of its output channels."""
     config = geometry.config
-    several = config.tile_order == "linear" and config.arithmetic == "direct" and not config.staging_over_buffers
+    several = config.tile_order == "linear" and config.arithmetic != "split" and not config.staging_over_buffers
     return geometry.tiles_k == 1 or (several and geometry.tiles_k <= target.sm_count)
 
 
@@ -270,7 +271,7 @@ def stores_runs(geometry: WgmmaGeometry) -> bool:
     """Whether y can leave by bulk copies of a channel's rows."""
     problem, config = geometry.problem, geometry.config
     rows = config.mapping == "rows" and config.tile_n == 1 and config.tile_q == problem.q and geometry.patch_w >= 8
-    plain = problem.y_layout == "nchw" and not problem.has_padding and config.arithmetic == "direct"
+    plain = problem.y_layout == "nchw" and not problem.has_padding and config.arithmetic != "split"
     return rows and plain and config.cluster_k == 1 and not config.stored_by_producers
 
 
@@ -285,7 +286,7 @@ def other_registers(config: WgmmaConfig) -> int:
     """Of a consumer's thread, beside its accumulators."""
     if config.arithmetic == "split":
         return _SPLIT_REGISTERS + _SPLIT_SUBTILE_REGISTERS * config.own_subtiles
-    return _OTHER_REGISTERS
+    return _OTHER_REGISTERS + (_SCALES if config.arithmetic == "scaled" else 0)
 
 
 def _stores_fit(geometry: WgmmaGeometry) -> bool:

@@ -15,6 +15,7 @@ from im2wingen.families.wgmma_cost import estimated_cycles
 from im2wingen.families.wgmma_geometry import WgmmaGeometry
 from im2wingen.families.wgmma_landing import SPLIT_CHANNELS
 from im2wingen.families.wgmma_rules import ROW_BYTES, RULES, other_registers, stays_resident
+from im2wingen.families.wgmma_split_rules import arithmetics
 from im2wingen.families.wgmma_split_space import (
     fits,
     least_filter_stages,
@@ -99,7 +100,7 @@ def shapes(problem: ConvProblem, target: Target) -> Mapping[str, WgmmaConfig]:
     ranked: list[tuple[float, str, WgmmaConfig]] = []
     finalists: Counter[tuple[str, ...]] = Counter()
     for config in legal:
-        kind = (*_kind(config), str(config.num_consumer_warpgroups if config.arithmetic == "direct" else 0))
+        kind = (*_kind(config), str(config.num_consumer_warpgroups if config.arithmetic != "split" else 0))
         if finalists[kind] < _FINALISTS:
             finished = [one for one in _finished(config, problem, target) if not _broken(problem, target, one)]
             finalists[kind] += bool(finished)
@@ -132,12 +133,13 @@ def _finished(config: WgmmaConfig, problem: ConvProblem, target: Target) -> Iter
 
 def _shape_fields(problem: ConvProblem) -> list[str]:
     """For split operands producers are chosen after the shape."""
-    return [name for name in _SHAPE_FIELDS if problem.precision != "fp32" or name != "num_producer_warpgroups"]
+    names = [name for name in _SHAPE_FIELDS if problem.precision != "fp32" or name != "num_producer_warpgroups"]
+    return ["arithmetic", *names] if len(arithmetics(problem)) > 1 else names
 
 
 def _kind(config: WgmmaConfig) -> tuple[str, ...]:
     roles = (config.num_producer_warpgroups, config.cluster_k > 1, config.stored_by_producers, config.bulk_store)
-    return config.mapping, config.split, config.input_staging, *map(str, roles)
+    return config.arithmetic, config.mapping, config.split, config.input_staging, *map(str, roles)
 
 
 def has_shapes(problem: ConvProblem, target: Target) -> bool:
@@ -148,11 +150,16 @@ def has_shapes(problem: ConvProblem, target: Target) -> bool:
 
 def _all_shapes(problem: ConvProblem, target: Target) -> Iterator[WgmmaConfig]:
     """With the fewest stages and the smallest stores, so that what is legal at all is found."""
+    for arithmetic in arithmetics(problem):
+        yield from _shapes_of(problem, target, arithmetic)
+
+
+def _shapes_of(problem: ConvProblem, target: Target, arithmetic: Arithmetic) -> Iterator[WgmmaConfig]:
     stagings: list[InputStaging] = ["tma"]
-    block_k_choices = [row_bytes // problem.element_bytes for row_bytes in ROW_BYTES]
-    arithmetic: Arithmetic = "direct"
-    if problem.precision == "fp32":
-        arithmetic, block_k_choices = "split", [SPLIT_CHANNELS]
+    element_bytes = 2 if arithmetic == "scaled" else problem.element_bytes
+    block_k_choices = [row_bytes // element_bytes for row_bytes in ROW_BYTES]
+    if arithmetic == "split":
+        block_k_choices = [SPLIT_CHANNELS]
         stagings = split_stagings(problem, target)
     for (split, consumers), block_k, resident, staging in product(_SPLITS, block_k_choices, (False, True), stagings):
         if arithmetic == "split" and (split == "tiles" or (resident and not may_be_resident(problem, target))):
@@ -178,7 +185,7 @@ def _all_shapes(problem: ConvProblem, target: Target) -> Iterator[WgmmaConfig]:
 
 def _clusters(config: WgmmaConfig, tiles: int, target: Target) -> Iterator[WgmmaConfig]:
     """The config with its tiles shared, where they leave half of the device idle or more."""
-    if not config.filter_resident and config.input_staging == "tma":
+    if not config.filter_resident and config.input_staging == "tma" and config.arithmetic == "direct":
         yield from (replace(config, cluster_k=size) for size in CLUSTERS[1:] if tiles * size <= target.sm_count)
 
 
@@ -243,7 +250,7 @@ def _store_groups(config: WgmmaConfig, problem: ConvProblem, target: Target) -> 
 def _producers(config: WgmmaConfig, problem: ConvProblem, target: Target) -> list[int]:
     """Of split operands, that are split by two warps or six; of all else a shape has its own."""
     more = replace(config, num_producer_warpgroups=2)
-    if config.arithmetic == "direct" or _broken(problem, target, more):
+    if config.arithmetic != "split" or _broken(problem, target, more):
         return [config.num_producer_warpgroups]
     # measured: six warps pay where they transpose, or for many taps
     return [2, 1] if config.input_staging == "transposed" or problem.r * problem.s > 9 else [1, 2]

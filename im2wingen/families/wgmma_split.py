@@ -19,7 +19,11 @@ def split_filter(geometry: WgmmaGeometry) -> tuple[Launch, int]:
     row_bytes = geometry.chunks * problem.r * problem.s * problem.k * _ROW_BYTES
     w_bytes = problem.k * problem.gemm_k * problem.element_bytes
     launch = Launch(
-        template="split_filter", values={**problem_values(problem), "THREADS": _THREADS, "PROGRAMMATIC_LAUNCH": False},
+        template="split_filter",
+        values={
+            **problem_values(problem), "CHUNK": SPLIT_CHANNELS, "PARTS": 2, "THREADS": _THREADS,
+            "PROGRAMMATIC_LAUNCH": False,
+        },
         grid=(problem.k, 1, 1), block=_THREADS, smem_bytes=0, arguments=("w", "packed"),
         l2_bytes=2 * w_bytes + row_bytes,
     )  # fmt: skip

@@ -1,6 +1,6 @@
 """What a wgmma config must obey because of split operands."""
 
-from im2wingen.families.base import Rule
+from im2wingen.families.base import Arithmetic, Rule
 from im2wingen.families.wgmma_axes import flattened
 from im2wingen.families.wgmma_config import WgmmaConfig
 from im2wingen.families.wgmma_geometry import WgmmaGeometry
@@ -17,10 +17,30 @@ def _geometry(problem: ConvProblem, config: WgmmaConfig) -> WgmmaGeometry:
     return WgmmaGeometry(problem=flattened(problem), config=config)
 
 
+def arithmetics(problem: ConvProblem) -> tuple[Arithmetic, ...]:
+    """What a problem's elements may be multiplied by."""
+    if problem.precision == "fp32":
+        return ("split",)
+    return ("direct", "scaled") if problem.precision == "tf32" else ("direct",)
+
+
 SPLIT_RULES = (
     Rule(
-        sentence="arithmetic is split for fp32, direct for all else",
-        holds=lambda problem, target, config: (config.arithmetic == "split") == (problem.precision == "fp32"),
+        sentence="arithmetic is split for fp32, direct or scaled for tf32, direct for all else",
+        holds=lambda problem, target, config: config.arithmetic in arithmetics(problem),
+    ),
+    Rule(
+        sentence="scaled arithmetic has input_staging tma, no cluster, no stored_by_producers, and a tile_n of 1, 2, 4 "
+        "or a multiple of 8",
+        holds=lambda problem, target, config: (
+            config.arithmetic != "scaled"
+            or (
+                config.input_staging == "tma"
+                and config.cluster_k == 1
+                and not config.stored_by_producers
+                and (config.tile_n in (1, 2, 4) or config.tile_n % 8 == 0)
+            )
+        ),
     ),
     Rule(
         sentence="promotion_taps is at most 4 and the taps of a plane in split arithmetic, 1 in direct",
@@ -33,14 +53,14 @@ SPLIT_RULES = (
     Rule(
         sentence="split arithmetic takes block_k 32, and split filters or pixels",
         holds=lambda problem, target, config: (
-            config.arithmetic == "direct" or (config.block_k == SPLIT_CHANNELS and config.split != "tiles")
+            config.arithmetic != "split" or (config.block_k == SPLIT_CHANNELS and config.split != "tiles")
         ),
     ),
     Rule(
         sentence="split arithmetic transposes an x where W is a multiple of 4 (16 bytes, the step of TMA's strides) "
         "or, of stride_w 1, H*W or, for tiles of whole images, C; and tile_n is 1, 2, 4 or a multiple of 8",
         holds=lambda problem, target, config: (
-            config.arithmetic == "direct"
+            config.arithmetic != "split"
             or config.input_staging == "tma"
             or _geometry(problem, config).landing is not None
         ),
@@ -66,13 +86,13 @@ SPLIT_RULES = (
         sentence="store_groups of split arithmetic are all of a subtile, or 4 or 8 of an NCHW y, which cut no pixel's "
         "images apart, or 1, for bulk copies of whole rows of it, no block mapping: then K*P*Q is a multiple of 4 "
         "where a consumer's tile has all rows, else P*Q and the numbers of its rows",
-        holds=lambda problem, target, config: config.arithmetic == "direct" or _stores_fit(_geometry(problem, config)),
+        holds=lambda problem, target, config: config.arithmetic != "split" or _stores_fit(_geometry(problem, config)),
     ),
     Rule(
         sentence="split arithmetic has no clusters, and consumers store its y: no stored_by_producers; and no "
         "staging_over_buffers, but over an NCHW x that lands to be transposed",
         holds=lambda problem, target, config: (
-            config.arithmetic == "direct"
+            config.arithmetic != "split"
             or (
                 config.cluster_k == 1
                 and not config.stored_by_producers

@@ -124,7 +124,7 @@ def likely(config: WgmmaConfig, problem: ConvProblem) -> WgmmaConfig:
     """With the partial sums and, of split operands, the stores that it has if they fit beside two patches."""
     config = replace(config, patch_stages=2, promotion_taps=by_sums(config, problem)[0])
     geometry = WgmmaGeometry(problem=problem, config=config)
-    if config.arithmetic == "direct":
+    if config.arithmetic != "split":
         return config
     return replace(config, store_groups=BULK_STORE_GROUPS if stores_in_bulk(geometry) else geometry.groups_n)
 

@@ -13,6 +13,7 @@ from im2wingen.problem import ConvProblem
 
 _MOST_JOINED: dict[Arithmetic, int] = {
     "direct": 8,
+    "scaled": 8,
     "split": 16,
 }  # rows; whole planes are stored in bulk
 

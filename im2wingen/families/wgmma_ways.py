@@ -33,13 +33,14 @@ def ways(config: WgmmaConfig, problem: ConvProblem) -> Iterator[WgmmaConfig]:
             yield in_bulk
         else:
             yield brought
-        if problem.y_layout == "nchw" and staging == "tma" and not config.staging_over_buffers:
+        by_producers = problem.y_layout == "nchw" and staging == "tma" and config.arithmetic == "direct"
+        if by_producers and not config.staging_over_buffers:
             yield replace(brought, stored_by_producers=True)
 
 
 def _stagings(config: WgmmaConfig, problem: ConvProblem) -> Iterator[tuple[InputStaging, int]]:
     yield "tma", 1
-    if problem.x_layout == "nhwc" or config.cluster_k > 1:
+    if problem.x_layout == "nhwc" or config.cluster_k > 1 or config.arithmetic == "scaled":
         return
     if WgmmaGeometry(problem=problem, config=config).pieces.possible:
         yield "turned", 1

@@ -141,9 +141,9 @@ __device__ __forceinline__ void consume_share(const Smem& smem, int index, const
 // A consumer of a CTA alone, or of one in a cluster.
 template <int CLUSTER>
 __device__ __forceinline__ void consume(const Smem& smem, int index, const ptx::TensorMap* output, const Output* bias,
-                                        Output* y, const Element* x, const Element* w) {
+                                        Output* y, const Element* x, const Element* w, const Scales& scales) {
   if constexpr (CLUSTER == 1)
-    consume_tiles<CLUSTER>(smem, index, output, bias, y, x, w);
+    consume_tiles<CLUSTER>(smem, index, output, bias, y, x, w, scales);
   else
     consume_share<CLUSTER>(smem, index, bias, y, x, w);
 }

@@ -4,7 +4,8 @@ constexpr bool kOriginFirst = !kOutputChannelsLast;
 
 template <int CLUSTER>
 __device__ __forceinline__ void consume_tiles(const Smem& smem, int index, const ptx::TensorMap* output,
-                                              const Output* bias, Output* y, const Element* x, const Element* w) {
+                                              const Output* bias, Output* y, const Element* x, const Element* w,
+                                              const Scales& scales) {
   constexpr int kTurns = kSplit == TILES ? kConsumers : 1;
   const int thread = threadIdx.x % 128, lane = thread % 32;
   const int first = blockIdx.x + (kSplit == TILES ? index * gridDim.x : 0);
@@ -22,9 +23,10 @@ __device__ __forceinline__ void consume_tiles(const Smem& smem, int index, const
     const Biases biases(bias, origin.k, thread);
     multiply_tile(acc, smem, consumer);
     if (kSplit == TILES) consumer.skip_patches((kConsumers - 1) * CHUNKS * PLANES);
+    if constexpr (kScaled) unscale(acc, scales, consumer_origin(tile, index), thread);
 #pragma unroll
     for (int i = 0; i < OWN_SUBTILES; ++i) add_bias(acc[i], biases);
-    if (kRepair && has_nan(acc)) *saw_nan = 1;
+    if (kRepair && (kScaled ? any_is_nan(acc) : has_nan(acc))) *saw_nan = 1;
     if (!kOriginFirst) origin = consumer_origin(tile, index);
     if (kStagingOverBuffers) ptx::barrier_sync(4, 128 * kConsumers);  // the products have read the buffers
     if constexpr (kStoredByProducers) {
@@ -41,8 +43,9 @@ __device__ __forceinline__ void consume_tiles(const Smem& smem, int index, const
         store_groups<0>(staging, acc[i], index, thread, output, y, place);
       }
     }
+    if (kRepair && kBulkStored) ptx::barrier_sync(1 + index, 128);  // all have looked; other stores have had such a barrier
     if (kRepair && *saw_nan) {
-      if (kOutputChannelsLast && thread == 0) ptx::cp_async_bulk_wait_group<0>();
+      if (kBulkStored || (kOutputChannelsLast && thread == 0)) ptx::cp_async_bulk_wait_group<0>();
       ptx::barrier_sync(1 + index, 128);  // y is written
       repair_tile(x, w, bias, y, origin, thread);
       ptx::barrier_sync(1 + index, 128);  // all have seen saw_nan

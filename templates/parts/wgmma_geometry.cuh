@@ -35,10 +35,11 @@ constexpr int PRODUCER_REGISTERS = kProducers == 2 || kStoredByProducers ? 40
 constexpr int CONSUMER_REGISTERS = (LAUNCH_REGISTERS * WARPGROUPS - PRODUCER_REGISTERS * kProducers) / kConsumers / 8 * 8;
 constexpr int BLOCK_N = kSplit == FILTERS ? 64 * kConsumers : 64;  // output channels of a tile
 constexpr int CHUNKS = (CHANNELS + BLOCK_K - 1) / BLOCK_K;
-constexpr int STEP_BYTES = 32, STEP_K = STEP_BYTES / (kSplitOperands ? 2 : sizeof(Element));  // along K, of one wgmma
+constexpr int OPERAND_BYTES = kScaled ? 2 : sizeof(Element);  // of an element in shared memory
+constexpr int STEP_BYTES = 32, STEP_K = STEP_BYTES / (kSplitOperands ? 2 : OPERAND_BYTES);  // along K, of one wgmma
 constexpr int STEPS = BLOCK_K / STEP_K;                                         // wgmmas along a chunk
 constexpr int LAST_STEPS = (CHANNELS - (CHUNKS - 1) * BLOCK_K + STEP_K - 1) / STEP_K;  // of the last chunk
-constexpr int ROW_BYTES = BLOCK_K * sizeof(Element);                            // of a pixel or filter
+constexpr int ROW_BYTES = BLOCK_K * OPERAND_BYTES;                              // of a pixel or filter
 constexpr int PATCH_H = Vertical::extent(TILE_P), PATCH_W = kRepeated ? TILE_Q : Horizontal::extent(TILE_Q);
 constexpr int PATCH_COPIES = kRepeated ? Horizontal::count(0) : 1;  // one a tap of a row, each with the columns that it reads
 constexpr int PATCH_PITCH = PATCH_W * TILE_N * ROW_BYTES;  // bytes from one row of x to the next
@@ -86,8 +87,8 @@ constexpr int TILES_N = (N + TILE_N - 1) / TILE_N, TILES_P = (P + TILE_P - 1) / 
 constexpr int TILES_Q = (Q + TILE_Q - 1) / TILE_Q, TILES_K = (K + BLOCK_N - 1) / BLOCK_N;
 constexpr int TILE_COUNT = TILES_N * TILES_P * TILES_Q * TILES_K;
 // Zeros of the padding meet the filter: an Inf or a NaN there makes a NaN. Integers have neither; split operands have a
-// repair of their own.
-constexpr bool kRepair = kHasPadding && kProduct != S8 && !kSplitOperands;
+// repair of their own. Scaled ones make NaNs where an Inf meets what is too small for a half.
+constexpr bool kRepair = (kHasPadding || kScaled) && kProduct != S8 && !kSplitOperands;
 
 // The N of wgmma that holds so many pixels.
 __device__ constexpr int wgmma_columns(int pixels) {
@@ -122,6 +123,8 @@ static_assert(kRuns ? SUM_GROUPS % STORE_GROUPS == 0 && STORE_GROUPS % GROUPS_N 
               : kClusterK > 1 || STORE_GROUPS == GROUPS_N || (GROUPS_N % STORE_GROUPS == 0 && STORE_GROUPS * 8 % TILE_N == 0 && WGMMA_N == (kMapping == BLOCK ? 8 * TILE_P : TILE_Q * TILE_N)),
               "a part of a subtile that is stored alone is whole pixels");
 static_assert(kClusterK > 1 || JOINED_ROWS == 1 || STORE_GROUPS == GROUPS_N, "joined rows are staged together");
+static_assert(!kScaled || (sizeof(Element) == 4 && kProduct == F16 && kClusterK == 1 && !kTransposed && !kStoredByProducers), "halves of tf32 that TMA brings, and consumers of whole tiles");
+static_assert(!kScaled || TILE_N <= 2 || TILE_N == 4 || TILE_N % 8 == 0, "a lane has pixels of two images of 8");
 static_assert(kClusterK == 1 || (!kFilterResident && !kTransposed), "a cluster's CTAs stream what they multiply");
 static_assert(kClusterK == 1 || STORE_GROUPS == (SUM_GROUPS + kClusterK - 1) / kClusterK, "a CTA of a cluster stores its share");
 static_assert(kClusterK <= CHUNKS * R * S, "each CTA of a cluster has a tap");

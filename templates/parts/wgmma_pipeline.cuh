@@ -65,10 +65,10 @@ __device__ __forceinline__ void load_patches(const Smem& smem, const InputMaps& 
   }
 }
 
-// The filters of a tap and chunk: from (C, R*S, K), or from the (64 halves, K, CHUNKS*R*S) of split operands.
+// The filters of a tap and chunk: from (C, R*S, K), or from the (halves of a row, K, CHUNKS*R*S) of split or scaled operands.
 __device__ __forceinline__ void load_filter(unsigned char* stage, const ptx::TensorMap& filter, uint64_t* full, int chunk,
                                             int tap, int k) {
-  if constexpr (kSplitOperands)
+  if constexpr (kSplitOperands || kScaled)
     ptx::cp_async_bulk_tensor_3d_load(stage, &filter, full, 0, k, chunk * (R * S) + tap);
   else
     ptx::cp_async_bulk_tensor_3d_load(stage, &filter, full, chunk * BLOCK_K, tap, k);

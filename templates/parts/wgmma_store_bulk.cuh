@@ -7,7 +7,7 @@ constexpr int SECTOR = 32 / sizeof(Output);  // elements
 constexpr int WORD = sizeof(Output) == 2 && Q % 2 == 0 && (JOINED_ROWS == 1 || PATCH_W % 2 == 0) ? 2 : 1;
 using OutputWord = BitsOf<WORD * sizeof(Output)>::Type;
 static_assert(!kBulkStored || (kMapping == ROWS && TILE_N == 1 && TILE_Q == Q && PATCH_W >= 8), "a run is whole rows of an image, a group lies in two at most");
-static_assert(!kBulkStored || (!kOutputChannelsLast && !kRepair && !kStoredByProducers && kClusterK == 1), "consumers store an NCHW y of unpadded x");
+static_assert(!kBulkStored || (!kOutputChannelsLast && !kHasPadding && !kStoredByProducers && kClusterK == 1), "consumers store an NCHW y of unpadded x");
 
 __device__ __forceinline__ OutputWord output_word(const Sum* sums) {
   if constexpr (WORD == 2) {

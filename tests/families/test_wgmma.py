@@ -64,10 +64,10 @@ def test_it_needs_hopper(arch: str) -> None:
 def maps_of(problem: ConvProblem, config: WgmmaConfig) -> tuple[tuple[TensorMap, ...], TensorMap, TensorMap]:
     """Of x, one a plane; of the filter; of y."""
     x, w, y, *rest = WGMMA.plan(problem, TARGET, config).launches[-1].arguments
-    assert rest == ["bias", "y", "x", "w"]
     assert isinstance(x, tuple)
     assert isinstance(w, tuple)
     assert isinstance(y, tuple)
+    assert rest == ["bias", "y", "x", "w", w[0].array, x[0].array]
     return x, w[0], y[0]
 
 

@@ -69,7 +69,9 @@ MUTANTS = {
     "bulk: pixels between rows": one("? q - PATCH_W : q) < Q &&", "? q - PATCH_W : q) < Q + 2 &&", **RUNS),
     "bulk: a joined row begins at the last one's end": one("(next ? PATCH_W - Q : 0)", "0", **RUNS),
     "bulk: two pixels of odd rows": one("lane % 4 * 2 + e;", "lane % 4 * 2;", **ODD),
-    "bulk: the stores are not awaited at the end": one("if (kBulkStored || (kOutput", "if ((kOutput", **RUNS),
+    "bulk: the stores are not awaited at the end": one(
+        "  }\n  if (kBulkStored || (kOutput", "  }\n  if ((kOutput", **RUNS
+    ),
 }  # fmt: skip
 
 

@@ -43,7 +43,8 @@ def config_of(problem: ConvProblem, **changes: Any) -> WgmmaConfig:
     wanted = _SMALL | {"arithmetic": "split" if split else "direct", "promotion_taps": 1} | changes
     columns = 8 if wanted["mapping"] == "block" else min(5, problem.q)
     tile_n, tile_p, tile_q = wanted.pop("tile", (1, min(2, problem.p), columns))
-    block_k = wanted.pop("row_bytes", 128) // problem.element_bytes
+    element_bytes = 2 if wanted["arithmetic"] == "scaled" else problem.element_bytes
+    block_k = wanted.pop("row_bytes", 128) // element_bytes
     if wanted["filter_resident"]:
         wanted["filter_stages"] = 1
     stores = wanted.pop("store_groups", None)

@@ -36,7 +36,7 @@ PRECISIONS = {
 }  # fmt: skip
 WAYS = (  # fields of configs
     "staging", "window_order", "mapping", "split", "input_staging", "num_producer_warpgroups", "slot_order",
-    "row_order", "bulk_store", "channel_rows", "scaled",
+    "row_order", "bulk_store", "channel_rows", "scaled", "arithmetic",
 )  # fmt: skip
 _TRIES = 4000
 

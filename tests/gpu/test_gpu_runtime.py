@@ -263,24 +263,27 @@ def store_early_starter(problem, family_name, **changes):
 
 
 @pytest.mark.parametrize(
-    ("family", "layout", "channels", "changes", "prepacked"),
+    ("family", "layout", "channels", "changes", "prepacked", "precision"),
     [
-        ("wgmma_rows", "nhwc", 8, {"pack_kernel": True}, True),  # nothing else keeps it from x
-        ("wgmma_rows", "nhwc", 8, {"pack_kernel": True, "early_packing": True}, False),
-        ("wgmma_rows", "nhwc", 8, {"pack_kernel": False, "early_packing": False}, False),
-        ("wgmma", "nchw", 64, {"early_packing": True}, False),
-        ("mma", "nchw", 64, {}, False),
+        ("wgmma_rows", "nhwc", 8, {"pack_kernel": True}, True, "fp16"),  # nothing else keeps it from x
+        ("wgmma_rows", "nhwc", 8, {"pack_kernel": True, "early_packing": True}, False, "fp16"),
+        ("wgmma_rows", "nhwc", 8, {"pack_kernel": False, "early_packing": False}, False, "fp16"),
+        ("wgmma", "nchw", 64, {"early_packing": True}, False, "fp16"),
+        ("wgmma", "nchw", 64, {"early_packing": True}, False, "tf32"),
+        ("wgmma", "nchw", 64, {}, True, "tf32"),
+        ("mma", "nchw", 64, {}, False, "fp16"),
     ],
-    ids=["packed before", "packed early", "packed by each CTA", "all turned early", "mma"],
+    ids=["packed before", "packed early", "packed by each CTA", "all turned early", "scaled", "scaled w before", "mma"],
 )
-def test_a_layer_waits_for_the_one_that_makes_its_input(torch, family, layout, channels, changes, prepacked):
+def test_a_layer_waits_for_the_one_that_makes_its_input(torch, family, layout, channels, changes, prepacked, precision):
     """All kernels begin early, as far as they may."""
-    make_x = ConvProblem.parse(f"n64c64h112w112k{channels}r1s1", layout=layout)
-    use_x = ConvProblem.parse(f"n64c{channels}h112w112k64r3s3", layout=layout)
+    make_x = ConvProblem.parse(f"n64c64h112w112k{channels}r1s1", layout=layout, precision=precision)
+    use_x = ConvProblem.parse(f"n64c{channels}h112w112k64r3s3", layout=layout, precision=precision)
     store_early_starter(make_x, "wgmma")
     store_early_starter(use_x, family, **changes)
     first, second = load(make_x), load(use_x)
     assert (first.provenance.family, second.provenance.family) == ("wgmma", family)
+    assert second.provenance.arithmetic == ("scaled" if precision == "tf32" else "direct")
     sources = [data(torch, make_x, seed=seed)[0] for seed in range(4)]
     w1, w2 = data(torch, make_x)[1], data(torch, use_x)[1]
     packed1, packed2 = first.pack(w1), second.pack(w2) if prepacked else w2
@@ -295,3 +298,19 @@ def test_a_layer_waits_for_the_one_that_makes_its_input(torch, family, layout, c
         results = [second(first(source, packed1, out=between), packed2) for source in sources]
         torch.cuda.synchronize()
         assert all(torch.equal(y, want) for y, want in zip(results, wanted, strict=True))
+
+
+@pytest.mark.parametrize("layout", ["nhwc", "nchw"])
+def test_scaled_tf32_of_any_magnitudes(torch, layout):
+    """Images of other scales, tiny numbers, and one 10^5 times as large as those that its image's scale is guessed from."""
+    problem = ConvProblem.parse("n64c96h28w30k256r5s5", layout=layout, precision="tf32")
+    conv = load(problem)
+    if conv.provenance.arithmetic != "scaled":
+        pytest.skip(f"arithmetic is {conv.provenance.arithmetic}")
+    x, w, _ = data(torch, problem)
+    x *= torch.logspace(-12, 12, 64, device="cuda").reshape(64, 1, 1, 1)
+    x[3, 5, 7, 11] *= 1e5
+    x[7, :, :, 20:] *= 1e-12
+    y, exact = conv(x, w).double(), expected(torch, problem, x.double(), w.double()).double()
+    magnitude = expected(torch, problem, x.double().abs(), w.double().abs()).double()
+    assert bool(((y - exact).abs() <= magnitude * 1.5e-3).all())

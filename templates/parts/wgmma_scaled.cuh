@@ -1,0 +1,55 @@
+// ---- sums of scaled numbers (kScaled) ----
+struct Scales {
+  const FilterScale* filters;  // (K)
+  const ImageScale* images;    // (N)
+};
+// They lie behind the halves.
+__device__ __forceinline__ Scales scales_in(const unsigned char* packed, const unsigned char* halves) {
+  return {reinterpret_cast<const FilterScale*>(packed + int64_t(CHUNKS) * R * S * K * ROW_BYTES),
+          reinterpret_cast<const ImageScale*>(halves + int64_t(N) * H * W * CHANNELS * OPERAND_BYTES)};
+}
+
+// A thread's pixels of a group of 8 are lane % 4 * 2 and + 1, images fastest: of IMAGES images, that come again every PERIOD
+// groups.
+constexpr int SCALED_IMAGES = TILE_N > 1 ? 2 : 1, SCALED_PERIOD = TILE_N > 8 ? TILE_N / 8 : 1;
+
+// What the sums of a thread's channel k (+ 8) of one of these images are multiplied by, and what they are measured by.
+struct Unscaling {
+  float factor, least;  // a sum of a smaller magnitude may feel numbers that keep fewer bits
+
+  __device__ __forceinline__ Unscaling(const Scales& scales, const Origin& origin, int thread, int half, int image) {
+    const int lane = thread % 32, k = origin.k + thread / 32 * 16 + lane / 4 + half * 8;
+    const int n = origin.n + (TILE_N > 1 ? (image / SCALED_IMAGES * 8 + lane % 4 * 2 + image % SCALED_IMAGES) % TILE_N : 0);
+    const FilterScale filter = k < K ? scales.filters[k] : FilterScale{1};
+    const ImageScale of_image = n < N ? scales.images[n] : ImageScale{1};
+    factor = filter.inverse * of_image.inverse;
+    least = filter.own + (of_image.tiny > 0 ? filter.beside_tiny_image : 0.0f);
+    if (!(factor >= 0x1p-126f && factor <= 0x1p127f)) factor = __uint_as_float(0x7fffffff);  // beyond fp32: all is computed again
+  }
+};
+
+// A consumer's sums without their scales; NaN, which is computed again, where numbers that keep fewer bits could matter.
+__device__ __forceinline__ void unscale(Accumulators& acc, const Scales& scales, const Origin& origin, int thread) {
+#pragma unroll
+  for (int image = 0; image < SCALED_PERIOD * SCALED_IMAGES; ++image)
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const Unscaling by(scales, origin, thread, half, image);
+#pragma unroll
+      for (int j = 0; j < OWN_SUBTILES * GROUPS_N * 2; ++j) {
+        const int group = j / 2 % GROUPS_N, e = j % 2;
+        if (group % SCALED_PERIOD != image / SCALED_IMAGES || e % SCALED_IMAGES != image % SCALED_IMAGES) continue;
+        Sum& sum = acc[j / 2 / GROUPS_N][group * 4 + half * 2 + e];
+        sum *= fabsf(sum) < by.least ? __uint_as_float(0x7fffffff) : by.factor;
+      }
+    }
+}
+
+__device__ __forceinline__ bool any_is_nan(const Accumulators& acc) {
+  float probe = 0;
+#pragma unroll
+  for (int i = 0; i < OWN_SUBTILES; ++i)
+#pragma unroll
+    for (int j = 0; j < WGMMA_N / 2; ++j) probe = fmaf(float(acc[i][j]), 0.0f, probe);
+  return probe != probe;
+}
