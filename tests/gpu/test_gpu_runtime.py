@@ -302,7 +302,7 @@ def test_a_layer_waits_for_the_one_that_makes_its_input(torch, family, layout, c
 
 @pytest.mark.parametrize("layout", ["nhwc", "nchw"])
 def test_scaled_tf32_of_any_magnitudes(torch, layout):
-    """Images of other scales, tiny numbers, and one 10^5 times as large as those that its image's scale is guessed from."""
+    """Images of other scales, tiny numbers, and one 10^5 times as large as those that a scale is guessed from."""
     problem = ConvProblem.parse("n64c96h28w30k256r5s5", layout=layout, precision="tf32")
     conv = load(problem)
     if conv.provenance.arithmetic != "scaled":
