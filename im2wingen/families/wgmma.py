@@ -15,7 +15,7 @@ from im2wingen.families.wgmma_config import WgmmaConfig
 from im2wingen.families.wgmma_cost import HIDDEN, cta_cycles
 from im2wingen.families.wgmma_geometry import WgmmaGeometry
 from im2wingen.families.wgmma_rules import RULES
-from im2wingen.families.wgmma_scaled import scale_filter, scale_input, scaled_filter_map
+from im2wingen.families.wgmma_scaled import scale_input
 from im2wingen.families.wgmma_space import default, has_shapes, suggest
 from im2wingen.families.wgmma_split import landing_maps, split_filter, split_filter_map
 from im2wingen.problem import ConvProblem
@@ -39,24 +39,15 @@ def plan(problem: ConvProblem, target: Target, config: WgmmaConfig) -> Plan:
     workspace: dict[str, int] = {}
     input_name, filter_name = "x", "w"
     split = config.arithmetic == "split"
+    if config.arithmetic != "direct" or problem.w_layout != "krsc" or geometry.channels != problem.c:
+        launch, size = _packing(geometry)
+        launches.append(launch)
+        workspace["packed"], filter_name = size, "packed"
     if config.arithmetic == "scaled":
-        launch, size = scale_filter(geometry)
-        launches.append(launch)
-        workspace["packed"], filter_name = size, "packed"
-        both, size = scale_input(geometry, target)
-        launches += both
+        turned, size = scale_input(geometry, target)
+        launches += turned
         workspace["halves"], input_name = size, "halves"
-    elif split:
-        launch, size = split_filter(geometry)
-        launches.append(launch)
-        workspace["packed"], filter_name = size, "packed"
-    elif problem.w_layout != "krsc" or geometry.channels != problem.c:
-        launch, size = filter_channels_last(problem, channels=geometry.channels) or pack_filter(
-            problem, order="row", channels=geometry.channels
-        )
-        launches.append(launch)
-        workspace["packed"], filter_name = size, "packed"
-    if problem.x_layout != "nhwc" and config.input_staging == "tma" and input_name == "x":
+    elif problem.x_layout != "nhwc" and config.input_staging == "tma":
         launch, size = channels_last(problem, channels=geometry.channels, beside=bool(launches))
         launches.append(launch)
         workspace["channels_last"], input_name = size, "channels_last"
@@ -118,6 +109,15 @@ def plan(problem: ConvProblem, target: Target, config: WgmmaConfig) -> Plan:
         )
     )  # fmt: skip
     return Plan(launches=tuple(launches), workspace=workspace, arithmetic=config.arithmetic)
+
+
+def _packing(geometry: WgmmaGeometry) -> tuple[Launch, int]:
+    """The launch that writes workspace `packed`, the filter as it is loaded, and its bytes."""
+    if geometry.config.arithmetic != "direct":
+        return split_filter(geometry)
+    problem, channels = geometry.problem, geometry.channels
+    turned = filter_channels_last(problem, channels=channels)
+    return turned or pack_filter(problem, order="row", channels=channels)
 
 
 def _split_values(geometry: WgmmaGeometry) -> dict[str, TemplateValue]:
@@ -190,12 +190,10 @@ def _input_maps(geometry: WgmmaGeometry, name: str, filter_name: str) -> tuple[T
 
 
 def _filter_map(geometry: WgmmaGeometry, name: str) -> TensorMap:
-    """The filters' (C, R*S, K); of split operands the (halves of a row, K, chunks * R*S)."""
+    """The filters' (C, R*S, K); of split or scaled operands the (halves of a row, K, chunks * R*S)."""
     problem, config = geometry.problem, geometry.config
-    if config.arithmetic == "split":
+    if config.arithmetic != "direct":
         return split_filter_map(geometry, promotion_bytes=_FILTER_PROMOTION_BYTES)
-    if config.arithmetic == "scaled":
-        return scaled_filter_map(geometry, promotion_bytes=_FILTER_PROMOTION_BYTES)
     tap_bytes = geometry.channels * problem.element_bytes
     return TensorMap(
         array=name, element=problem.precision, dims=(geometry.channels, problem.r * problem.s, problem.k),

@@ -198,7 +198,7 @@ def _units(target: Target, cluster_k: int) -> int:
 
 
 def estimated_cycles(geometry: WgmmaGeometry, target: Target) -> float:
-    """Of the kernel, and of the one that brings an NCHW x into NHWC before it."""
+    """Of the kernel, and of those before it that bring an NCHW x into NHWC, or write scaled operands."""
     problem, cycles = geometry.problem, sum(cta_cycles(geometry, target))
     if geometry.config.arithmetic == "scaled":
         numbers = problem.n * problem.h * problem.w * (problem.c * problem.element_bytes + geometry.channels * 2)

@@ -6,38 +6,41 @@ from im2wingen.families.base import Launch, TensorMap
 from im2wingen.families.support import ceil_div, problem_values
 from im2wingen.families.wgmma_axes import horizontal, vertical
 from im2wingen.families.wgmma_geometry import WgmmaGeometry
-from im2wingen.families.wgmma_landing import SPLIT_CHANNELS
 
 _THREADS = 256
-_ROW_BYTES = 4 * SPLIT_CHANNELS  # high and low halves of a chunk
-_SCALE_BYTES = 4
+_HALF_BYTES = 2
+_SCALE_BYTES = {2: 4, 1: 16}  # of a filter: its inverse; of scaled operands also what sums are measured by
 
 
 def split_filter(geometry: WgmmaGeometry) -> tuple[Launch, int]:
-    """The launch that writes workspace `packed`, and its bytes: (chunks, R*S, K) rows of halves, then K fp32 scales."""
-    problem = geometry.problem
-    row_bytes = geometry.chunks * problem.r * problem.s * problem.k * _ROW_BYTES
+    """The launch that writes workspace `packed`, and its bytes: (chunks, R*S, K) rows of halves, then K scales.
+
+    A row has high and low halves of a chunk, of scaled operands high ones alone.
+    """
+    problem, config = geometry.problem, geometry.config
+    parts = 2 if config.arithmetic == "split" else 1
+    rows_bytes = geometry.chunks * problem.r * problem.s * problem.k * geometry.row_bytes
     w_bytes = problem.k * problem.gemm_k * problem.element_bytes
     launch = Launch(
         template="split_filter",
         values={
-            **problem_values(problem), "CHUNK": SPLIT_CHANNELS, "PARTS": 2, "THREADS": _THREADS,
+            **problem_values(problem), "CHUNK": config.block_k, "PARTS": parts, "THREADS": _THREADS,
             "PROGRAMMATIC_LAUNCH": False,
         },
         grid=(problem.k, 1, 1), block=_THREADS, smem_bytes=0, arguments=("w", "packed"),
-        l2_bytes=2 * w_bytes + row_bytes,
+        l2_bytes=2 * w_bytes + rows_bytes,
     )  # fmt: skip
-    return launch, row_bytes + problem.k * _SCALE_BYTES
+    return launch, rows_bytes + problem.k * _SCALE_BYTES[parts]
 
 
 def split_filter_map(geometry: WgmmaGeometry, *, promotion_bytes: int) -> TensorMap:
     """The (halves of a row, K, chunks * R*S) of workspace `packed`; a box is one tap of a tile's channels."""
-    problem = geometry.problem
+    problem, row_bytes = geometry.problem, geometry.row_bytes
     return TensorMap(
         array="packed", element="fp16",
-        dims=(2 * SPLIT_CHANNELS, problem.k, geometry.chunks * problem.r * problem.s),
-        strides_bytes=(_ROW_BYTES, problem.k * _ROW_BYTES), box=(2 * SPLIT_CHANNELS, geometry.filter_rows, 1),
-        swizzle_bytes=_ROW_BYTES, l2_promotion_bytes=promotion_bytes,
+        dims=(row_bytes // _HALF_BYTES, problem.k, geometry.chunks * problem.r * problem.s),
+        strides_bytes=(row_bytes, problem.k * row_bytes), box=(row_bytes // _HALF_BYTES, geometry.filter_rows, 1),
+        swizzle_bytes=row_bytes, l2_promotion_bytes=promotion_bytes,
     )  # fmt: skip
 
 

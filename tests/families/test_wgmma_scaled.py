@@ -38,6 +38,7 @@ CASES: dict[str, tuple[str, str, dict[str, Any], tuple[int, ...]]] = {
     "blocks, 64-byte rows": ("n2c72h9w20k24r3s3dil1x2", "nhwc", {"mapping": "block", "row_bytes": 64}, (0, 1)),
     "pixels in a row": ("n3c40h9w12k40r1s1", "nhwc", {"tile": (1, 2, 8)}, (0, 2)),
     "in bulk": ("n3c24h8w12k72r3s3", "nchw", FILTERS | {"tile": (1, 3, 10), "bulk_store": True}, SEEDS),
+    "staged over buffers": ("n2c72h8w12k64r3s3", "nhwc", {"tile": (1, 3, 10), "staging_over_buffers": True}, (0, 2)),
     "in turn": ("n7c24h8w12k128r3s3", "nchw", TURNS | {"tile": (1, 2, 10), "bulk_store": True}, (0, 2)),
 }  # fmt: skip
 
