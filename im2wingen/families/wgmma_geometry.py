@@ -45,7 +45,7 @@ class WgmmaGeometry:
     def patch_w(self) -> int:
         return self.config.tile_q if self.config.mapping == "repeated" else self.loaded_w
 
-    @property
+    @cached_property
     def loaded_w(self) -> int:
         """Columns of a patch as it is loaded."""
         return horizontal(self.problem).extent(self.config.tile_q)

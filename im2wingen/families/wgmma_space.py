@@ -214,12 +214,13 @@ def _broken(problem: ConvProblem, target: Target, config: WgmmaConfig) -> bool:
 
 def _smallest(geometry: WgmmaGeometry) -> WgmmaConfig:
     """The config with the fewest stages and the stores that take the least shared memory."""
-    config = replace(geometry.config, patch_stages=geometry.least_patch_stages)
+    config = geometry.config
+    groups = 2 if config.tile_n > 8 else config.store_groups
     if config.cluster_k > 1:
-        return replace(config, store_groups=geometry.share_groups)
-    if geometry.runs or not geometry.exact or config.arithmetic == "split":
-        return replace(config, store_groups=geometry.groups_n)
-    return replace(config, store_groups=2) if config.tile_n > 8 else config
+        groups = geometry.share_groups
+    elif geometry.runs or not geometry.exact or config.arithmetic == "split":
+        groups = geometry.groups_n
+    return replace(config, patch_stages=geometry.least_patch_stages, store_groups=groups)
 
 
 def _store_groups(config: WgmmaConfig, problem: ConvProblem, target: Target) -> list[int]:
@@ -281,8 +282,9 @@ def _patch_stages(config: WgmmaConfig, problem: ConvProblem, target: Target) -> 
         beside = 1 if config.filter_resident else max(3, min(stages * taps, most))
         if config.arithmetic == "split" and not config.filter_resident:
             beside = config.promotion_taps + 3
-        if fits(problem, target, replace(config, patch_stages=stages, filter_stages=beside)):
-            fitting.append(stages)
+        if not fits(problem, target, replace(config, patch_stages=stages, filter_stages=beside)):
+            break
+        fitting.append(stages)
     fitting = fitting or [least]
     if config.split == "tiles":
         return sorted(fitting, reverse=True)[:3]
@@ -295,10 +297,6 @@ def _filter_stages(config: WgmmaConfig, problem: ConvProblem, target: Target) ->
     if config.filter_resident:
         return [1]
     least = least_filter_stages(config)
-    fitting = [
-        stages
-        for stages in range(least, _MAX_FILTER_STAGES + 1)
-        if fits(problem, target, replace(config, filter_stages=stages))
-    ]
-    most = max(fitting, default=least)
+    downwards = range(_MAX_FILTER_STAGES, least, -1)
+    most = next((count for count in downwards if fits(problem, target, replace(config, filter_stages=count))), least)
     return sorted({most, max(least, most * 2 // 3), max(least, most // 2)}, reverse=True)
