@@ -202,7 +202,7 @@ def estimated_cycles(geometry: WgmmaGeometry, target: Target) -> float:
     problem, cycles = geometry.problem, sum(cta_cycles(geometry, target))
     if geometry.config.arithmetic == "scaled":
         numbers = problem.n * problem.h * problem.w * (problem.c * problem.element_bytes + geometry.channels * 2)
-        return _SCALED * (cycles + 2 * _PASS + numbers / (1e3 * target.dram_gbps) * target.clock_mhz)
+        return _SCALED * (cycles + 3 * _PASS + numbers / (1e3 * target.dram_gbps) * target.clock_mhz)
     if problem.x_layout == "nhwc" or geometry.config.input_staging != "tma":
         return cycles
     x_bytes = problem.n * problem.c * problem.h * problem.w * problem.element_bytes
