@@ -28,6 +28,7 @@ PROBLEMS = (  # shape, layout
     ("n3c72h10w12k40r3s3pad1", "nhwc"),
     ("n3c72h10w22k72r3s3st2pad1", "nhwc"),
     ("n3c72h10w16k72r3s3pad1", "nchw"),
+    ("n9c136h12w16k72r3s3", "nchw"),  # scaled tf32 in all its ways, an unpadded y in bulk
     ("n3c144h10w12k72r3s3st2pad1", "nhwc"),  # 8-bit elements: 16 bytes of channels in a second chunk
 )
 PRECISIONS = {
