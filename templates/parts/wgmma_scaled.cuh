@@ -9,8 +9,8 @@ __device__ __forceinline__ Scales scales_in(const unsigned char* packed, const u
           reinterpret_cast<const ImageScale*>(halves + int64_t(N) * H * W * CHANNELS * OPERAND_BYTES)};
 }
 
-// A thread's pixels of a group of 8 are lane % 4 * 2 and + 1, images fastest: of IMAGES images, that come again every PERIOD
-// groups.
+// A thread's pixels of a group of 8 are lane % 4 * 2 and + 1, images fastest: of SCALED_IMAGES images, that come again every
+// SCALED_PERIOD groups.
 constexpr int SCALED_IMAGES = TILE_N > 1 ? 2 : 1, SCALED_PERIOD = TILE_N > 8 ? TILE_N / 8 : 1;
 
 // What the sums of a thread's channel k (+ 8) of one of these images are multiplied by, and what they are measured by.
@@ -45,6 +45,7 @@ __device__ __forceinline__ void unscale(Accumulators& acc, const Scales& scales,
     }
 }
 
+// Or Inf, which is stored as it is.
 __device__ __forceinline__ bool any_is_nan(const Accumulators& acc) {
   float probe = 0;
 #pragma unroll

@@ -1,11 +1,11 @@
 """wgmma_rows by halves: whatever the magnitudes, y is as near to float64 as fp32 on CUDA cores, or tf32, would be."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
 import pytest
+from magnitudes import SCALES, Make, Numbers, far_from_float64, scaled
 from mutants import mutate
 from numpy.typing import NDArray
 from wgmma_rows_cases import TWO_SMS, config_of
@@ -14,31 +14,17 @@ from im2wingen.emulator import run_plan
 from im2wingen.errors import EmulatorError
 from im2wingen.families.wgmma_rows import WGMMA_ROWS
 from im2wingen.problem import ConvProblem, Precision
-from im2wingen.reference import conv_magnitude, conv_reference
 
 SHAPE = "n2c3h15w17k24r7s7st2pad3"
-LEAST = 2.0**-149  # above 0
-# What a product may be off by; those of tf32: both elements have 11 bits, and tiny ones add up to 2^-12 of an output.
-PRODUCTS = {"fp32": 3 * 2.0**-22, "tf32": (1 + 2.0**-11) ** 2 - 1 + 2.0**-12}
-Numbers = NDArray[np.float64]
 
 
 def convolve(problem: ConvProblem, x: Numbers, w: Numbers, **config: Any) -> tuple[Numbers, NDArray[np.bool_]]:
     """y, and where it is farther from float64 than its precision may be."""
     arrays = {"x": x.astype(np.float32), "w": w.astype(np.float32), "bias": np.zeros(problem.k, np.float32)}
-    bias = None if problem.epilogue == "none" else arrays["bias"]
     y = np.full(problem.y_shape, np.nan, np.float32)
     config = {"scaled": problem.precision == "tf32"} | config
     run_plan(WGMMA_ROWS.plan(problem, TWO_SMS, config_of(problem, **config)), {**arrays, "y": y})
-    with np.errstate(invalid="ignore", over="ignore"):
-        reference = conv_reference(problem, arrays["x"], arrays["w"], bias)
-        wanted = reference.astype(np.float32).astype(np.float64)
-        magnitude = conv_magnitude(problem, arrays["x"], arrays["w"], bias)
-        # a product of split numbers is off by 3 * 2^-22 at most; a product may be rounded to a multiple of LEAST
-        product = PRODUCTS[problem.precision]
-        allowed = (product + 4 * problem.gemm_k**0.5 * 2.0**-24) * magnitude + problem.gemm_k * LEAST
-        far = ~((np.abs(y - reference) <= allowed) | (y == wanted) | (np.isnan(y) & np.isnan(wanted)))
-    return y.astype(np.float64), far
+    return y.astype(np.float64), far_from_float64(problem, arrays, y)
 
 
 def decades(rng: np.random.Generator, shape: tuple[int, ...], low: int, high: int) -> Numbers:
@@ -57,9 +43,6 @@ def without_channel_1(rng: np.random.Generator, shape: tuple[int, ...]) -> Numbe
     return rng.standard_normal(shape) * (np.arange(shape[-1]) != 1)
 
 
-Make = Callable[[np.random.Generator, tuple[int, ...]], Numbers]
-
-
 @dataclass(frozen=True)
 class Case:
     x: Make
@@ -68,10 +51,6 @@ class Case:
     layout: str = "nhwc"
     config: dict[str, Any] = field(default_factory=lambda: {"block_rows": 4})
     epilogue: Literal["none", "bias_relu"] = "none"
-
-
-def scaled(scale: float) -> Make:
-    return lambda rng, shape: scale * rng.standard_normal(shape)
 
 
 CASES = {
@@ -88,13 +67,8 @@ CASES = {
         shape="n4c3h37w39k16r7s7st2",
         config={"num_consumer_warpgroups": 4, "multiplying_consumers": 1},
     ),
-    "tiny": Case(scaled(1e-30)),
+    **{name: Case(scaled(x), scaled(w)) for name, (x, w) in SCALES.items()},
     "huge": Case(scaled(1e30), scaled(1e5), layout="nchw"),
-    "tiny by huge": Case(scaled(1e-30), scaled(1e30)),
-    "huge by tiny": Case(scaled(1e34), scaled(1e-36)),
-    # below the scales' range, and below fp32's normal numbers
-    "x of few bits": Case(scaled(1e-39), scaled(1e3)),
-    "w of few bits": Case(scaled(1e3), scaled(1e-39)),
     "y of few bits": Case(scaled(1e-20), scaled(1e-22)),
     # within a block and a filter; each window of x; each block
     "decades": Case(lambda rng, shape: decades(rng, shape, -18, 18), lambda rng, shape: decades(rng, shape, -18, 18)),
