@@ -47,7 +47,10 @@ __device__ __forceinline__ void consume_tiles(const Smem& smem, int index, const
     if (kRepair && *saw_nan) {
       if (kBulkStored || (kOutputChannelsLast && thread == 0)) ptx::cp_async_bulk_wait_group<0>();
       ptx::barrier_sync(1 + index, 128);  // y is written
-      repair_tile(x, w, bias, y, origin, thread);
+      if constexpr (kScaled)
+        repair_by_warps(x, w, bias, y, origin, thread);
+      else
+        repair_tile(x, w, bias, y, origin, thread);
       ptx::barrier_sync(1 + index, 128);  // all have seen saw_nan
       if (thread == 0) *saw_nan = 0;
     }
