@@ -203,6 +203,11 @@ class ConvProblem:
         return any((self.pad_top, self.pad_bottom, self.pad_left, self.pad_right))
 
     @property
+    def filter_is_krsc(self) -> bool:
+        """Whether w lies in memory as KRSC: a 1x1 filter does in either layout."""
+        return self.w_layout == "krsc" or self.r * self.s == 1
+
+    @property
     def group_c(self) -> int:
         """Input channels that one output channel sums over."""
         return self.c // self.groups

@@ -7,7 +7,7 @@ from im2wingen.render import Source, _environment
 from im2wingen.sass import disassemble, instruction_counts
 
 TEXT = """
-<% for name in ["mbarrier", "named_barrier", "setmaxnreg", "stmatrix", "tma", "wgmma"] %>
+<% for name in ["mbarrier", "named_barrier", "setmaxnreg", "stmatrix", "tma", "wgmma_sync", "wgmma"] %>
 <% if loop.first %><% include "parts/prelude.cuh" %>
 
 constexpr int WGMMA_N = ${ WGMMA_N };

@@ -9,10 +9,11 @@ from im2wingen.families.mma import MMA
 from im2wingen.families.simd import SIMD
 from im2wingen.families.simt import SIMT
 from im2wingen.families.wgmma import WGMMA
+from im2wingen.families.wgmma_pointwise import WGMMA_POINTWISE
 from im2wingen.families.wgmma_rows import WGMMA_ROWS
 from im2wingen.problem import ConvProblem
 
-FAMILIES: dict[str, Family] = {family.name: family for family in (SIMT, MMA, WGMMA, WGMMA_ROWS, SIMD)}
+FAMILIES: dict[str, Family] = {family.name: family for family in (SIMT, MMA, WGMMA, WGMMA_ROWS, WGMMA_POINTWISE, SIMD)}
 
 
 def family_named(name: str) -> Family:

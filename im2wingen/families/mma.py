@@ -137,7 +137,7 @@ def plan(problem: ConvProblem, target: Target, config: MmaConfig) -> Plan:
     launches: list[Launch] = []
     workspace: dict[str, int] = {}
     filter_name, source_name = "w", "x"
-    if problem.w_layout != "krsc" or config.window_order != "row" or geometry.channels != problem.c:
+    if not problem.filter_is_krsc or config.window_order != "row" or geometry.channels != problem.c:
         channels = run_channels(problem) if geometry.run_order else geometry.channels
         launch, size = pack_filter(problem, order=config.window_order, channels=channels)
         launches.append(early(launch) if config.programmatic_launch else launch)

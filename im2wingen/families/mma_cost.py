@@ -23,6 +23,7 @@ _REGISTER_COPY = 10.5  # through a register, one element a lane
 _REGISTER_LOOPS = 480.0  # of a CTA that copies so: its unrolled loops issue for rows that it doesn't have, too
 _TARGET = 2.0  # each further place that column order stores the same element to
 _PIXEL_COPY = 9.0  # tap and explicit staging
+_GATHER = {2: 25.0, 4: 40.0, 8: 40.0}  # tap staging of an NCHW x: a lane gathers elements of so many bytes one by one
 _L2_BYTES = 35.0  # a cycle, for one SM of all
 _SMALL_PIXEL = 1.6  # times as long for pixels of 16 bytes: each step finds the places of two taps
 _MINOR = 0.14  # share of the other pipes' time that adds to the scarcest's
@@ -65,7 +66,9 @@ def priced(launch: Launch, target: Target, *, registers: int) -> Launch:
         products *= _SMALL_SHAPE
     fragments = values["WARP_M"] / 16 * _a_fragment(launch, values) + values["WARP_N"] / 16 * _LDMATRIX
     patch, patches, copy_cycles = _patch_copies(launch, values)
-    pixels = 0.0 if patch else block_m * length * element / values["COPY_BYTES"] / 32 * _PIXEL_COPY
+    gathers = launch.values["STAGING"] == "TAP" and not values["INPUT_CHANNELS_LAST"]
+    pixel_copy = _GATHER[element] if gathers else element / values["COPY_BYTES"] * _PIXEL_COPY
+    pixels = 0.0 if patch else block_m * length / 32 * pixel_copy
     copies = patch * patches * copy_cycles + pixels + block_n * length * element / 512 * _FILTER_COPY
     if patch and values["COPY_BYTES"] < 4:
         copies += _REGISTER_LOOPS

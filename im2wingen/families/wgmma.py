@@ -39,7 +39,7 @@ def plan(problem: ConvProblem, target: Target, config: WgmmaConfig) -> Plan:
     workspace: dict[str, int] = {}
     input_name, filter_name = "x", "w"
     split = config.arithmetic == "split"
-    if config.arithmetic != "direct" or problem.w_layout != "krsc" or geometry.channels != problem.c:
+    if config.arithmetic != "direct" or not problem.filter_is_krsc or geometry.channels != problem.c:
         launch, size = _packing(geometry)
         launches.append(launch)
         workspace["packed"], filter_name = size, "packed"

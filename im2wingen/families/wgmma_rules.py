@@ -255,7 +255,7 @@ RULES = (
 def prepares(geometry: WgmmaGeometry) -> bool:
     """Whether kernels before the last one write w or x in another order."""
     problem, config = geometry.problem, geometry.config
-    if config.arithmetic != "direct" or problem.w_layout != "krsc" or geometry.channels != problem.c:
+    if config.arithmetic != "direct" or not problem.filter_is_krsc or geometry.channels != problem.c:
         return True
     return problem.x_layout != "nhwc" and config.input_staging == "tma"
 

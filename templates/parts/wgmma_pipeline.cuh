@@ -1,21 +1,5 @@
 // ---- rings of buffers, and the warps that fill them ----
-template <int STAGES>
-struct Ring {
-  int stage = 0;
-  uint32_t parity = 0;  // of the round, for who waits until a buffer is full
-
-  __device__ __forceinline__ void advance() {
-    if (++stage == STAGES) {
-      stage = 0;
-      parity ^= 1;
-    }
-  }
-};
-
-__device__ __forceinline__ void wait(uint64_t* barrier, uint32_t parity) {
-  while (!ptx::mbarrier_try_wait_parity(barrier, parity)) {
-  }
-}
+<% include "parts/ring.cuh" %>
 
 __device__ __forceinline__ void init_barriers(const Smem& smem) {
   for (int i = 0; i < kPatchStages; ++i) {

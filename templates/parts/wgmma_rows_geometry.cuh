@@ -127,24 +127,8 @@ __device__ __forceinline__ void init_barriers(const Smem& smem) {
     ptx::mbarrier_init(smem.stored + i, kBulkStored ? kCopyingWarps : 128);
   }
 }
-__device__ __forceinline__ void wait(uint64_t* barrier, uint32_t parity) {
-  while (!ptx::mbarrier_try_wait_parity(barrier, parity)) {
-  }
-}
 
-// A place in a ring of buffers.
-template <int STAGES>
-struct Ring {
-  int stage = 0;
-  uint32_t parity = 0;  // of the round, for who waits until a buffer is full
-
-  __device__ __forceinline__ void advance() {
-    if (++stage == STAGES) {
-      stage = 0;
-      parity ^= 1;
-    }
-  }
-};
+<% include "parts/ring.cuh" %>
 
 // ---- work ----
 // Neighbouring output rows of an image, from row p on. Block p + i of the image is what row p + i begins with.

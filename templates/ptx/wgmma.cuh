@@ -5,14 +5,6 @@
 // The multiplication runs on while the threads do; d and the operands are free once wgmma_wait_group says so.
 #ifndef IM2WINGEN_EMULATED
 namespace ptx {
-// Before the first wgmma, and before one whose accumulators the threads have touched since the last.
-__device__ __forceinline__ void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
-__device__ __forceinline__ void wgmma_commit_group() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
-// Until at most the last N groups are under way.
-template <int N>
-__device__ __forceinline__ void wgmma_wait_group() {
-  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory");
-}
 // No instruction: keeps the compiler from moving what it does with d across this point.
 __device__ __forceinline__ void wgmma_fence_operand(float (&d)[WGMMA_N / 2]) {
 #pragma unroll

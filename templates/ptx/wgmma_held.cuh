@@ -1,6 +1,7 @@
 // wgmma (sm_90a) whose A is held in registers: D[64xITEM_SLOTS] = A[64xk] * B[kxITEM_SLOTS] (+ D if `accumulate`); rows of A
 // and columns of B have 32 bytes. Lane l of warp w holds in a[i + 2 * j] bytes 16 * j + 4 * (l % 4) ... of row
-// 16 * w + l / 4 + 8 * i; they may change once wgmma_wait_group says so, like D. B and D are as in wgmma.cuh.
+// 16 * w + l / 4 + 8 * i; they may change once wgmma_wait_group says so, like D. The compiler does not
+// know that: once a wgmma is issued it gives its A's registers to whatever is read next. B and D are as in wgmma.cuh.
 #ifndef IM2WINGEN_EMULATED
 namespace ptx {
 <% set registers = (ITEM_SLOTS | int) // 2 %>

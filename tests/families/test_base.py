@@ -28,8 +28,10 @@ TARGET = preset("sm_90a")
 PRECISIONS = {
     "simt": ("fp32", "fp64"), "mma": ("fp16", "bf16", "tf32", "fp32", "fp64"),
     "wgmma": ("fp16", "bf16", "tf32", "fp32"), "wgmma_rows": ("fp16", "bf16", "tf32", "fp32"),
+    "wgmma_pointwise": ("fp16", "bf16", "tf32"),
 }  # fmt: skip
-SHAPES = ("cv1", "cv5", "cv12", "n1c1h1w1k1r1s1", "n3c17h9w40k33r3s2st2x1pad1,0,2,1dil1x2")
+SHAPES = ("cv1", "cv5", "cv12", "n1c1h1w1k1r1s1", "n3c40h8w12k70r1s1", "n3c17h9w40k33r3s2st2x1pad1,0,2,1dil1x2")
+OWN_SHAPES = {"wgmma_rows": ("cv1", "nhwc"), "wgmma_pointwise": ("n1c16h4w4k16r1s1", "nchw")}  # else cv5 in NHWC
 WITHOUT_TIME = settings(deadline=None, derandomize=True, max_examples=40, suppress_health_check=list(HealthCheck))
 
 GPU_FAMILIES = {name: family for name, family in FAMILIES.items() if name != "simd"}  # whose tests are test_simd.py
@@ -63,10 +65,12 @@ def legal(family: Family, problem: ConvProblem, target: Target, count: int, seed
 
 
 def test_families_by_name() -> None:
-    names = ["simt", "mma", "wgmma", "wgmma_rows", "simd"]
+    names = ["simt", "mma", "wgmma", "wgmma_rows", "wgmma_pointwise", "simd"]
     assert [family.name for family in FAMILIES.values()] == list(FAMILIES) == names
     assert family_named("mma") is FAMILIES["mma"]
-    with pytest.raises(UsageError, match=r"^family is 'wgmma2'; allowed are simt, mma, wgmma, wgmma_rows, simd$"):
+    with pytest.raises(
+        UsageError, match=r"^family is 'wgmma2'; allowed are simt, mma, wgmma, wgmma_rows, wgmma_pointwise, simd$"
+    ):
         family_named("wgmma2")
 
 
@@ -111,15 +115,16 @@ def test_a_cpu_and_a_gpu_have_families_of_their_own(arch: str) -> None:
 @each_family
 @pytest.mark.parametrize("precision", ["fp32", "tf32", "fp16", "bf16"])
 def test_an_unsupported_precision_is_named(family: Family, precision: str) -> None:
-    layer = "cv1" if family.name == "wgmma_rows" else "cv5"
-    reason = family.unsupported(ConvProblem.parse(layer, precision=precision), TARGET)
+    shape, layout = OWN_SHAPES.get(family.name, ("cv5", "nhwc"))
+    reason = family.unsupported(ConvProblem.parse(shape, precision=precision, layout=layout), TARGET)
     assert (reason is None) == (precision in PRECISIONS[family.name])
     assert reason is None or (precision in reason and "\n" not in reason)
 
 
 @each_family
 def test_groups_are_refused_with_a_sentence(family: Family) -> None:
-    problem = ConvProblem.parse("n1c16h4w4k16r1s1g2", precision=PRECISIONS[family.name][0])
+    layout = OWN_SHAPES.get(family.name, ("cv5", "nhwc"))[1]
+    problem = ConvProblem.parse("n1c16h4w4k16r1s1g2", precision=PRECISIONS[family.name][0], layout=layout)
     reason = family.unsupported(problem, TARGET)
     assert reason is not None
     assert "groups" in reason
@@ -281,7 +286,7 @@ def test_random_configs_replay_and_come_back_from_json(family: Family) -> None:
 
 @each_family
 def test_random_configs_depend_on_the_seed_alone(family: Family) -> None:
-    problem = problems_of(family)[3]
+    problem = problems_of(family)[-1]
     first, again, other = (
         list(itertools.islice(family.random_configs(problem, TARGET, seed), 20)) for seed in (5, 5, 6)
     )
@@ -417,8 +422,20 @@ constexpr int64_t kShare = {TARGET.sm_count} / K_BLOCKS > 1 ? {TARGET.sm_count} 
 constexpr int64_t kPieces = kRowOrder == UNITS ? Walk::UNIT_COUNT : Walk::OUTPUT_ROWS;
 constexpr int64_t GRID = (kPieces < kShare ? kPieces : kShare) * K_BLOCKS;
 """,
+    "wgmma_pointwise": f"""
+constexpr int kResident = kFilterResident ? BLOCKS_K * CHUNKS * FILTER_BYTES : 0;
+constexpr int SMEM_BYTES = kStages * STAGE_BYTES + kResident + int(sizeof(uint64_t)) * (2 * kStages + 1);
+constexpr int64_t GRID = TILE_COUNT < {TARGET.sm_count} ? TILE_COUNT : {TARGET.sm_count};
+""",
 }
-COMPILED_SHAPES = ("cv1", "cv12", "n3c130h9w9k33r3s3pad1", "n2c40h17w9k70r1s1st2", "n5c8h9w3k8r3s3")
+COMPILED_SHAPES = (
+    "cv1",
+    "cv12",
+    "n3c130h9w9k33r3s3pad1",
+    "n2c40h17w9k70r1s1st2",
+    "n5c8h9w3k8r3s3",
+    "n3c40h8w12k70r1s1",
+)
 
 
 def compiled_cases() -> list[Any]:
@@ -460,6 +477,11 @@ def drawn(family: Family, values: st.DataObject) -> tuple[ConvProblem, Target]:
     """A problem that the family takes, and a target."""
     any_problem = problems(PRECISIONS[family.name], channel_unit=8 if family.name == "wgmma" else 1)
     problem, target = values.draw(any_problem), preset(values.draw(st.sampled_from(family.archs)))
+    if family.name == "wgmma_pointwise":
+        pads = {f"pad_{side}": 0 for side in ("top", "bottom", "left", "right")}
+        strides = {"stride_h": problem.stride_h % 2 + 1, "stride_w": problem.stride_h % 2 + 1}
+        sizes = {"c": 8 * problem.c, "h": 4 * problem.h, "w": 4 * problem.w, "r": 1, "s": 1}
+        problem = dataclasses.replace(problem, x_layout="nchw", **pads, **strides, **sizes)
     assume(family.unsupported(problem, target) is None)
     return problem, target
 

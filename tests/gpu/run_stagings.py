@@ -31,13 +31,19 @@ PROBLEMS = (  # shape, layout
     ("n9c136h12w16k72r3s3", "nchw"),  # scaled tf32 in all its ways, an unpadded y in bulk
     ("n3c144h10w12k72r3s3st2pad1", "nhwc"),  # 8-bit elements: 16 bytes of channels in a second chunk
 )
+POINTWISE = (  # for the family of that alone
+    ("n3c72h12w16k72r1s1", "nchw"),
+    ("n3c72h12w16k40r1s1", "nchw-nhwc"),
+    ("n2c72h12w24k40r1s1st2", "nchw"),
+)
 PRECISIONS = {
     "simt": ("fp32", "fp64"), "mma": ("fp16", "bf16", "tf32", "fp32", "fp64"),
     "wgmma": ("fp16", "bf16", "tf32", "fp32", "int8", "e4m3"), "wgmma_rows": ("fp16", "bf16", "tf32", "fp32"),
+    "wgmma_pointwise": ("fp16", "bf16", "tf32"),
 }  # fmt: skip
 WAYS = (  # fields of configs
     "staging", "window_order", "mapping", "split", "input_staging", "num_producer_warpgroups", "slot_order",
-    "row_order", "bulk_store", "channel_rows", "scaled", "arithmetic",
+    "row_order", "bulk_store", "channel_rows", "scaled", "arithmetic", "subtiles",
 )  # fmt: skip
 _TRIES = 4000
 
@@ -82,7 +88,7 @@ def main() -> None:
     filler = Filler(device)
     pool = ThreadPoolExecutor()
     for family, precision in asked_for(wanted):
-        for shape, layout in PROBLEMS:
+        for shape, layout in POINTWISE if family.name == "wgmma_pointwise" else PROBLEMS:
             problem = ConvProblem.parse(shape, precision=precision, layout=layout, epilogue="bias_relu")
             if family.unsupported(problem, device.target) is not None:
                 continue

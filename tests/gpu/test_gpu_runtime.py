@@ -272,13 +272,24 @@ def store_early_starter(problem, family_name, **changes):
         ("wgmma", "nchw", 64, {"early_packing": True}, False, "tf32"),
         ("wgmma", "nchw", 64, {}, True, "tf32"),
         ("mma", "nchw", 64, {}, False, "fp16"),
+        ("wgmma_pointwise", "nchw", 96, {}, False, "fp16"),
     ],
-    ids=["packed before", "packed early", "packed by each CTA", "all turned early", "scaled", "scaled w before", "mma"],
+    ids=[
+        "packed before",
+        "packed early",
+        "packed by each CTA",
+        "all turned early",
+        "scaled",
+        "scaled w before",
+        "mma",
+        "pointwise",
+    ],
 )
 def test_a_layer_waits_for_the_one_that_makes_its_input(torch, family, layout, channels, changes, prepacked, precision):
     """All kernels begin early, as far as they may."""
     make_x = ConvProblem.parse(f"n64c64h112w112k{channels}r1s1", layout=layout, precision=precision)
-    use_x = ConvProblem.parse(f"n64c{channels}h112w112k64r3s3", layout=layout, precision=precision)
+    window = "r1s1" if family == "wgmma_pointwise" else "r3s3"
+    use_x = ConvProblem.parse(f"n64c{channels}h112w112k64{window}", layout=layout, precision=precision)
     store_early_starter(make_x, "wgmma")
     store_early_starter(use_x, family, **changes)
     first, second = load(make_x), load(use_x)

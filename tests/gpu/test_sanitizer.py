@@ -36,6 +36,7 @@ EXPECTED = {  # of each family and precision: ways that must have run
     **{("wgmma_rows", precision): (*_ROWS_OF_LAYOUTS, *_CHANNEL_ROWS) for precision in ("fp16", "bf16")},
     ("wgmma_rows", "tf32"): (*_ROWS_OF_LAYOUTS, *_CHANNEL_ROWS, *_SCALED),
     ("wgmma_rows", "fp32"): _ROWS_OF_LAYOUTS,
+    **{("wgmma_pointwise", precision): ("nchw: 1", "nchw: 2", "st2 nchw") for precision in ("fp16", "bf16", "tf32")},
 }
 
 

@@ -32,6 +32,7 @@
 #include "ptx_max.h"
 #include "ptx_mbarrier.h"
 #include "ptx_mma.h"
+#include "ptx_movmatrix.h"
 #include "ptx_named_barrier.h"
 #include "ptx_setmaxnreg.h"
 #include "ptx_st.h"
