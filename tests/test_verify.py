@@ -289,10 +289,13 @@ def test_coordinates_follow_the_layout() -> None:
 def test_emulated_plans_are_judged(name: str) -> None:
     family, target = FAMILIES[name], preset("sm_90a")
     precision = {"simt": "fp32"}.get(name, "fp16")
-    problem = ConvProblem.parse("n1c8h7w7k16r3s3pad2,0,1,1", precision=precision)
+    shapes = ("n1c8h7w7k16r3s3pad2,0,1,1", "n1c8h7w7k16r3s3pad0,2,1,1")  # the same shapes, other rows
+    layout = "nhwc"
+    if name == "wgmma_pointwise":
+        shapes, layout = ("n1c8h6w8k16r1s1st3x2", "n1c8h6w8k16r1s1st4x2"), "nchw"
+    problem, shifted = (ConvProblem.parse(shape, precision=precision, layout=layout) for shape in shapes)
     stats = verify_emulated(problem, family.plan(problem, target, family.default(problem, target)))
     assert 0 < stats.max_error < 0.01
-    shifted = ConvProblem.parse("n1c8h7w7k16r3s3pad0,2,1,1", precision=precision)  # the same shapes, other rows
     plan = family.plan(shifted, target, family.default(shifted, target))
     with pytest.raises(WrongResultError, match="on integer data"):
         verify_emulated(problem, plan)

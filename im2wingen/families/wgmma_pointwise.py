@@ -7,11 +7,12 @@ from itertools import product
 from typing import TypeVar
 
 from im2wingen.families.base import AnyTarget, Choose, Family, Launch, Plan, Rule, TensorMap
-from im2wingen.families.support import foreign_layout, problem_values, round_up
+from im2wingen.families.support import ceil_div, foreign_layout, problem_values, round_up
 from im2wingen.families.wgmma_pointwise_config import (
     ROW_BYTES,
     WgmmaPointwiseConfig,
     WgmmaPointwiseGeometry,
+    batch_lines,
     is_flat,
     rows_merged,
 )
@@ -24,6 +25,7 @@ _PRECISIONS = ("fp16", "bf16", "tf32")
 _UNIT_BYTES = 16  # of TMA's strides
 _BLOCKS_N = (256, 224, 192, 160, 128, 96, 64)
 _MAX_STAGES = 12
+_MAX_TILES = 2**30
 _LEAST_REGISTERS = 32  # of a thread, beside the sums of a wgmma; ptxas (CUDA 13.0) asks for 30 or more
 _HOPELESS = 2.5  # times the least estimate
 _SHAPE_FIELDS = "num_consumer_warpgroups,subtiles,block_n,filter_resident"
@@ -59,6 +61,8 @@ def unsupported(problem: ConvProblem, target: AnyTarget) -> str | None:
         return "an array has 2^38 elements or more"
     if max(problem.n * problem.h * problem.w, problem.k, problem.c) >= 2**30:
         return "the batch has 2^30 pixels, or a pixel as many channels, or more"
+    if batch_lines(problem) * ceil_div(problem.k, max(_BLOCKS_N)) >= _MAX_TILES:
+        return "y has 2^30 tiles or more"
     return None
 
 
@@ -82,6 +86,7 @@ RULES: tuple[Rule, ...] = (
           lambda g, t: g.registers <= g.config.consumer_registers),
     _rule("the sums of one wgmma must fit the registers at the launch",
           lambda g, t: g.config.block_n // 2 + _LEAST_REGISTERS <= t.regs_per_sm // g.config.threads),
+    _rule("y must have fewer than 2^30 tiles", lambda g, t: g.tiles < _MAX_TILES),
     _rule("a warp's lanes must load the tile's lines and its filters", lambda g, t: g.tile_lines < 32),
     _rule("the stages must hold a tile's channels of x, where it has several blocks of output channels",
           lambda g, t: g.tile_blocks == 1 or g.config.stages >= g.chunks),

@@ -47,14 +47,6 @@ class WgmmaPointwiseGeometry:
         return ROW_BYTES // self.problem.element_bytes
 
     @property
-    def lines(self) -> int:
-        """Of the batch."""
-        problem, pixels = self.problem, self.line // self.problem.stride_w
-        if is_flat(problem):
-            return problem.n * ceil_div(problem.p * problem.q, pixels)
-        return problem.n * problem.p * ceil_div(problem.q, pixels)
-
-    @property
     def tile_pixels(self) -> int:
         return SUBTILE_PIXELS * self.config.subtiles * self.config.num_consumer_warpgroups
 
@@ -77,7 +69,7 @@ class WgmmaPointwiseGeometry:
 
     @property
     def tiles(self) -> int:
-        return ceil_div(self.lines, self.tile_lines) * self.blocks_k // self.tile_blocks
+        return ceil_div(batch_lines(self.problem), self.tile_lines) * self.blocks_k // self.tile_blocks
 
     @property
     def tile_products(self) -> int:
@@ -112,6 +104,12 @@ class WgmmaPointwiseGeometry:
 def is_flat(problem: ConvProblem) -> bool:
     """Whether an image is one row of pixels."""
     return problem.stride_h == problem.stride_w == 1
+
+
+def batch_lines(problem: ConvProblem) -> int:
+    """Lines of all images."""
+    rows, pixels = (1, problem.p * problem.q) if is_flat(problem) else (problem.p, problem.q)
+    return problem.n * rows * ceil_div(pixels, ROW_BYTES // problem.element_bytes // problem.stride_w)
 
 
 def rows_merged(problem: ConvProblem) -> int:

@@ -11,6 +11,10 @@ from im2wingen.target import Target
 _SMEM_BYTES = 128  # a cycle
 _L2_BYTES = 60  # a cycle, for one SM of all
 _TENSOR_BYTES = 4096  # products of elements of so many bytes, of an SM in a cycle
+_STRIDED = {
+    2: 8.0,
+    4: 2.0,
+}  # times as long to read x with a stride, in elements of so many bytes: word by word, with conflicts
 _STORED_BYTES = 20  # a cycle
 _DRAM = 0.9  # share of the bandwidth that is reached
 _START = 2500.0  # from the launch to the first product, and from the last one to the end
@@ -26,7 +30,8 @@ def cta_cycles(geometry: WgmmaPointwiseGeometry, target: Target) -> tuple[float,
     subtiles = geometry.tile_pixels // SUBTILE_PIXELS
     blocks = geometry.tile_blocks
     loaded = geometry.chunks * (geometry.input_bytes + filters)
-    read = geometry.chunks * blocks * (geometry.input_bytes + subtiles * geometry.filter_bytes)
+    words = geometry.input_bytes * (_STRIDED[problem.element_bytes] if problem.stride_w > 1 else 1.0)
+    read = geometry.chunks * blocks * (words + subtiles * geometry.filter_bytes)
     stored = geometry.tile_pixels * blocks * config.block_n * problem.y_element_bytes
     pipes = (
         geometry.tile_products * problem.element_bytes / _TENSOR_BYTES,

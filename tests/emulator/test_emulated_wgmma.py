@@ -223,7 +223,9 @@ FINISH = "ptx::wgmma_commit_group(); ptx::wgmma_wait_group<0>();"
     ],
 )
 def test_misuse(body: str, threads: int, sentence: str) -> None:
-    source = one_kernel("float* y", OPERANDS + body + FINISH, includes=("ptx/wgmma.cuh",), WGMMA_N=16)
+    source = one_kernel(
+        "float* y", OPERANDS + body + FINISH, includes=("ptx/wgmma_sync.cuh", "ptx/wgmma.cuh"), WGMMA_N=16
+    )
     with pytest.raises(EmulatorError, match=sentence):
         EmulatedKernel(source).launch(ONE, threads, 8192, [np.zeros(1, np.float32)])
 
@@ -249,6 +251,6 @@ def test_two_accumulators_and_a_wait_for_the_older_group() -> None:
   ptx::wgmma_wait_group<0>();
   y[threadIdx.x * 3 + 2] = e[0];"""
     y = np.zeros((128, 3), np.float32)
-    source = one_kernel("float* y", body, includes=("ptx/tma.cuh", "ptx/wgmma.cuh"), WGMMA_N=8)
+    source = one_kernel("float* y", body, includes=("ptx/tma.cuh", "ptx/wgmma_sync.cuh", "ptx/wgmma.cuh"), WGMMA_N=8)
     EmulatedKernel(source).launch(ONE, 128, 8192, [y])
     np.testing.assert_array_equal(y, np.broadcast_to(np.array([16, np.nan, 37], np.float32), y.shape))

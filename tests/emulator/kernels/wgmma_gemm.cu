@@ -11,6 +11,7 @@
 <% include "ptx/setmaxnreg.cuh" %>
 <% include "ptx/stmatrix.cuh" %>
 <% include "ptx/tma.cuh" %>
+<% include "ptx/wgmma_sync.cuh" %>
 <% include "ptx/wgmma.cuh" %>
 constexpr int kNumStages = 3, ROW_BYTES = 128, K_STEP = ROW_BYTES / 2, TILE_M = 128;
 constexpr int A_BYTES = TILE_M * ROW_BYTES, B_BYTES = WGMMA_N * ROW_BYTES, STAGE_BYTES = A_BYTES + B_BYTES;

@@ -3,6 +3,7 @@
 // SWIZZLE bytes of swizzle on the address. A row has K_BYTES of k. With HELD, A comes from registers. MUTANT breaks it on purpose.
 <% include "parts/prelude.cuh" %>
 <% include "ptx/tma.cuh" %>
+<% include "ptx/wgmma_sync.cuh" %>
 <% include "ptx/wgmma.cuh" %>
 <% include "ptx/wgmma_held.cuh" %>
 constexpr int PITCH = SWIZZLE ? SWIZZLE : 16, STEP = SWIZZLE ? 16 : LBO;
