@@ -61,9 +61,9 @@ __device__ __noinline__ void repair_by_warps(const Element* x, const Element* w,
   constexpr int CHANNELS_M = 64;
   const int lane = thread % 32;
   for (int first = thread / 32 * 32; first < TILE_N * OWN_P * OWN_Q * CHANNELS_M; first += 128) {
-    const Origin pixel = pixel_of_tile(origin, first / CHANNELS_M);
-    const int k0 = pixel.k + first % CHANNELS_M;
-    if (!exists(pixel)) continue;
+    const int i = first / CHANNELS_M, k0 = origin.k + first % CHANNELS_M;
+    const Origin pixel = {origin.n + i / (OWN_Q * OWN_P), origin.p + i / OWN_Q % OWN_P, origin.q + i % OWN_Q, k0};
+    if (pixel.q >= Q || pixel.p >= P || pixel.n >= N) continue;
     Output* const outputs = y + output_offset(pixel.n, pixel.p, pixel.q, 0);
     constexpr int64_t CHANNEL = kOutputChannelsLast ? 1 : int64_t(P) * Q;  // from one to the next
     const float stored = k0 + lane < K ? to_float(outputs[(k0 + lane) * CHANNEL]) : 0.0f;

@@ -147,21 +147,15 @@ __device__ __forceinline__ bool has_nan(const Accumulators& acc) {
   return probe != probe;
 }
 
-// Where pixel `i` of those that a consumer stores lies: image, row, column; and the first of its channels.
-__device__ __forceinline__ Origin pixel_of_tile(const Origin& origin, int i) {
-  return {origin.n + i / (OWN_Q * OWN_P), origin.p + i / OWN_Q % OWN_P, origin.q + i % OWN_Q, origin.k};
-}
-__device__ __forceinline__ bool exists(const Origin& pixel) { return pixel.q < Q && pixel.p < P && pixel.n < N; }
-
 // What came out as NaN is computed again, over the taps inside the image alone.
 __device__ __noinline__ void repair_tile(const Element* x, const Element* w, const Output* bias, Output* y, Origin origin,
                                          int thread) {
   constexpr int CHANNELS = 64;
   for (int i = thread; i < TILE_N * OWN_P * OWN_Q * CHANNELS; i += 128) {
-    const Origin pixel = pixel_of_tile(origin, i / CHANNELS);
-    const int k = pixel.k + i % CHANNELS;
-    if (k >= K || !exists(pixel)) continue;
-    const float stored = to_float(y[output_offset(pixel.n, pixel.p, pixel.q, k)]);
-    if (stored != stored) repair_output(x, w, bias, y, pixel.n, pixel.p, pixel.q, k);
+    const int k = origin.k + i % CHANNELS, pixel = i / CHANNELS;
+    const int q = origin.q + pixel % OWN_Q, p = origin.p + pixel / OWN_Q % OWN_P, n = origin.n + pixel / (OWN_Q * OWN_P);
+    if (k >= K || q >= Q || p >= P || n >= N) continue;
+    const float stored = to_float(y[output_offset(n, p, q, k)]);
+    if (stored != stored) repair_output(x, w, bias, y, n, p, q, k);
   }
 }

@@ -189,7 +189,7 @@ REPAIR_MUTANTS = {
     "beside the image": one("if (col < 0 || col >= W) continue;", "if (col < 0) continue;"),
     "y is repaired before it is written": one("ptx::cp_async_bulk_wait_group<0>();", ";"),
     "half of the channels are repaired": one("constexpr int CHANNELS = 64;", "constexpr int CHANNELS = 32;"),
-    "a row of three is repaired": one("i / OWN_Q % OWN_P", "i / OWN_Q % OWN_P * 0"),
+    "a row of three is repaired": one("pixel / OWN_Q % OWN_P", "pixel / OWN_Q % OWN_P * 0"),
 }
 
 
