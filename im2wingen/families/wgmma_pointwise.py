@@ -59,8 +59,8 @@ def unsupported(problem: ConvProblem, target: AnyTarget) -> str | None:
         )
     if max(problem.c * problem.h * problem.w, problem.k * problem.p * problem.q) * problem.n >= 2**38:
         return "an array has 2^38 elements or more"
-    if max(problem.n * problem.h * problem.w, problem.k, problem.c) >= 2**30:
-        return "the batch has 2^30 pixels, or a pixel as many channels, or more"
+    if max(problem.n * problem.h * problem.w, 16 * problem.c, 16 * problem.k) >= 2**30:
+        return "the batch has 2^30 pixels, or a pixel 2^26 channels, or more"
     if batch_lines(problem) * ceil_div(problem.k, max(_BLOCKS_N)) >= _MAX_TILES:
         return "y has 2^30 tiles or more"
     return None

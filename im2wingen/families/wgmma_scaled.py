@@ -10,8 +10,7 @@ from im2wingen.target import Target
 _HALF_BYTES = 2
 _THREADS = 256
 _PART_BYTES = 32 * 1024  # of x, that a CTA takes at a time
-_TILE_PIXELS = _TILE_CHANNELS = 64  # of an NCHW x
-_FEW_CTAS = 2  # an SM: with fewer, a part has not all channels of its pixels
+_TILE_PIXELS = 64  # of an NCHW x
 _MOST_PARTS = 4096  # of an image
 _CHECKERS = 2  # CTAs an SM that see whether the first scales are good
 _SCALE_BYTES, _RANGE_BYTES, _GUESS_BYTES = 8, 8, 4  # of an image; of a part; of an image
@@ -23,17 +22,13 @@ def scale_input(geometry: WgmmaGeometry, target: Target) -> tuple[list[Launch], 
     pixels = problem.h * problem.w
     part = max(1, _PART_BYTES // (problem.c * problem.element_bytes), ceil_div(pixels, _MOST_PARTS))
     part = round_up(part, 1 if problem.x_layout == "nhwc" else _TILE_PIXELS)
-    parts, part_channels = ceil_div(pixels, part), geometry.channels
-    if problem.x_layout != "nhwc" and problem.n * parts < _FEW_CTAS * target.sm_count:
-        part_channels = round_up(_PART_BYTES // (part * problem.element_bytes), _TILE_CHANNELS)
-        parts *= ceil_div(geometry.channels, part_channels)
+    parts = ceil_div(pixels, part)
     x_bytes = problem.n * pixels * problem.c * problem.element_bytes
     size = problem.n * pixels * geometry.channels * _HALF_BYTES
     write = Launch(
         template="scale_input",
         values={
-            **problem_values(problem), "CHANNELS": geometry.channels, "PART_PIXELS": part,
-            "PART_CHANNELS": part_channels, "CTAS": parts,
+            **problem_values(problem), "CHANNELS": geometry.channels, "PART_PIXELS": part, "CTAS": parts,
             "THREADS": _THREADS, "CHECK": False, "PROGRAMMATIC_LAUNCH": False,
         },
         grid=(problem.n * parts, 1, 1), block=_THREADS, smem_bytes=0, arguments=("x", "halves"), beside=True,

@@ -61,7 +61,7 @@ __device__ __forceinline__ void store_subtile(const float (&sums)[BLOCK_N / 2], 
         if (K % BLOCK_N != 0 && k + e >= K) continue;
         Output* const to = y + image + (int64_t(line.row * Q + first) + near) * K + k + e;
         if (near < left) *to = from_float<Output>(v.near[e]);
-        if (near + APART < left) to[int64_t(APART) * K] = from_float<Output>(v.far[e]);
+        if (near + APART < left) to[APART * K] = from_float<Output>(v.far[e]);
       }
     } else if constexpr (kWords) {
       store_words(pixels + int64_t(k) * (P * Q) + own, v, lane, k, own < left, own + FAR < left);

@@ -61,26 +61,24 @@ __device__ __noinline__ void repair_by_warps(const Element* x, const Element* w,
   constexpr int CHANNELS_M = 64;
   const int lane = thread % 32;
   for (int first = thread / 32 * 32; first < TILE_N * OWN_P * OWN_Q * CHANNELS_M; first += 128) {
-    const int i = first / CHANNELS_M, k0 = origin.k + first % CHANNELS_M;
-    const Origin pixel = {origin.n + i / (OWN_Q * OWN_P), origin.p + i / OWN_Q % OWN_P, origin.q + i % OWN_Q, k0};
-    if (pixel.q >= Q || pixel.p >= P || pixel.n >= N) continue;
-    Output* const outputs = y + output_offset(pixel.n, pixel.p, pixel.q, 0);
-    constexpr int64_t CHANNEL = kOutputChannelsLast ? 1 : int64_t(P) * Q;  // from one to the next
-    const float stored = k0 + lane < K ? to_float(outputs[(k0 + lane) * CHANNEL]) : 0.0f;
+    const int k = origin.k + first % CHANNELS_M + lane, pixel = first / CHANNELS_M;
+    const int q = origin.q + pixel % OWN_Q, p = origin.p + pixel / OWN_Q % OWN_P, n = origin.n + pixel / (OWN_Q * OWN_P);
+    if (q >= Q || p >= P || n >= N) continue;
+    const float stored = k < K ? to_float(y[output_offset(n, p, q, k)]) : 0.0f;
     for (uint32_t left = __ballot_sync(0xffffffffu, stored != stored); left != 0; left &= left - 1) {
-      const int k = k0 + __ffs(left) - 1;
+      const int channel = origin.k + first % CHANNELS_M + __ffs(left) - 1;
       float sum = 0;
       for (int r = 0; r < R; ++r)
         for (int s = 0; s < S; ++s) {
-          const int h = pixel.p * STRIDE_H - PAD_TOP + r * DILATION_H, col = pixel.q * STRIDE_W - PAD_LEFT + s * DILATION_W;
+          const int h = p * STRIDE_H - PAD_TOP + r * DILATION_H, col = q * STRIDE_W - PAD_LEFT + s * DILATION_W;
           if (h < 0 || h >= H || col < 0 || col >= W) continue;
 #pragma unroll 4
           for (int c = lane; c < C; c += 32)
-            sum += to_float(x[input_offset(pixel.n, h, col, c)]) * to_float(w[filter_offset(k, r, s, c)]);
+            sum += to_float(x[input_offset(n, h, col, c)]) * to_float(w[filter_offset(channel, r, s, c)]);
         }
 #pragma unroll
       for (int distance = 16; distance > 0; distance /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, distance);
-      if (lane == 0) outputs[k * CHANNEL] = from_float<Output>(epilogue(sum, float(epilogue_bias(bias, k))));
+      if (lane == 0) y[output_offset(n, p, q, channel)] = from_float<Output>(epilogue(sum, float(epilogue_bias(bias, channel))));
     }
   }
 }

@@ -189,7 +189,10 @@ REPAIR_MUTANTS = {
     "beside the image": one("if (col < 0 || col >= W) continue;", "if (col < 0) continue;"),
     "y is repaired before it is written": one("ptx::cp_async_bulk_wait_group<0>();", ";"),
     "half of the channels are repaired": one("constexpr int CHANNELS = 64;", "constexpr int CHANNELS = 32;"),
-    "a row of three is repaired": one("pixel / OWN_Q % OWN_P", "pixel / OWN_Q % OWN_P * 0"),
+    "a row of three is repaired": one(
+        "pixel = i / CHANNELS;\n    const int q = origin.q + pixel % OWN_Q, p = origin.p + pixel / OWN_Q % OWN_P",
+        "pixel = i / CHANNELS;\n    const int q = origin.q + pixel % OWN_Q, p = origin.p + pixel / OWN_Q % OWN_P * 0",
+    ),
 }
 
 

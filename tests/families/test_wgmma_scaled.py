@@ -30,7 +30,6 @@ CASES: dict[str, tuple[str, str, dict[str, Any], tuple[int, ...]]] = {
     "padded": ("n3c40h8w12k72r3s3pad1", "nhwc", {"tile": (1, 3, 10)}, SEEDS),
     "odd units": ("n5c36h8w12k72r3s3", "nhwc", {"tile": (2, 2, 5)}, (0, 2)),  # of 8 channels, the last has 4
     "planes": ("n5c37h9w11k72r3s3", "nchw", {"tile": (2, 2, 5)}, (0, 2)),
-    "parts of the channels": ("n2c264h5w7k24r1s1", "nchw", {"tile": (1, 2, 7)}, SEEDS),  # 128, 128 and 8
     "images of 8": ("n9c72h7w7k136r3s3", "nhwc", FILTERS | {"tile": (8, 2, 5)}, (0,)),
     "images of 16": ("n17c72h9w9k40r3s3st2pad1", "nchw", {"tile": (16, 1, 2)}, (0, 1)),
     "four images": ("n6c24h6w7k40r2s2", "nhwc-nchw", {"tile": (4, 2, 6)}, (0,)),
@@ -114,9 +113,6 @@ MAGNITUDES = {
     "tiny weights alone": Case(without_last_channel, sparse),
     "one large": Case(one_large, shape="n5c72h9w24k8r3s3"),  # of two parts, which one CTA sees to
     "one large in planes": Case(one_large, layout="nchw", shape="n2c72h9w24k24r3s3"),
-    "one large in one of three parts": Case(
-        one_large, layout="nchw", shape="n3c264h2w24k24r1s1", config={"tile": (1, 2, 24)}
-    ),
     "tiny columns": Case(tiny_columns),
     "zeros": Case(scaled(0.0)),
     "special": Case(special, decades, shape="n2c8h8w9k8r3s3pad1", config={"tile": (1, 2, 9)}),
@@ -156,7 +152,7 @@ class Mutant:
 
 
 OTHER_IMAGES, BESIDE_TINY, PLANES = "images of other scales", "large beside tiny", "large beside tiny in planes"
-ONE_LARGE, LARGE_PLANES, THREE_PARTS = "one large", "one large in planes", "one large in one of three parts"
+ONE_LARGE, LARGE_PLANES = "one large", "one large in planes"
 MUTANTS = {
     "images have the first one's scale": Mutant("scales.images[n]", "scales.images[0]", OTHER_IMAGES),
     "the second pixel is of the first one's image": Mutant(" + image % SCALED_IMAGES)", ")", OTHER_IMAGES),
@@ -181,9 +177,6 @@ MUTANTS = {
     ),
     "a part's range is forgotten": Mutant("found[first] = range;", "found[first] = Range{};", ONE_LARGE, "scale_input"),
     "a range is that of a warp": Mutant("i < WARPS; ++i) own", "i < 0; ++i) own", ONE_LARGE, "scale_input"),
-    "channels are those of the first part": Mutant(
-        "image[int64_t(c) * PIXELS", "image[int64_t(c % PART_CHANNELS) * PIXELS", THREE_PARTS, "scale_input"
-    ),
     "images are the first": Mutant("x + n * IMAGE;", "x;", OTHER_IMAGES, "scale_input"),
     "tiny numbers of x are not told of": Mutant("kTiny ? 1.0f", "kTiny ? 0.0f", BESIDE_TINY, "scale_input"),
     "a tile is read before it is there": Mutant(
