@@ -18,6 +18,10 @@ _EPILOGUE_GROUP = 22.0  # for 8 pixels of a subtile to be rounded, staged and st
 _EPILOGUE_PIXELS = 45.0  # likewise, of an NCHW y
 _ROW = 2400.0  # likewise, over the pixels of a row
 _EPILOGUE_RUNS, _EPILOGUE_FEW = 24.0, 80.0  # likewise, image by image; of 2 or 4 of them
+_RUN_WORDS = 2.3  # times as long, of elements of 4 bytes, direct; measured of 1x1 layers
+_JOINED = (
+    1.7  # times as long, a tile of joined rows of one image that consumers store in an NCHW y; measured of one layer
+)
 _RUN = 500.0  # likewise, of all consumers, over the pixels that are neighbours in y
 _STAGED, _STAGED_FEW = 10.0, 40.0  # likewise, by a consumer that lets the producers copy; of 2 or 4 images
 _COPIED, _COPIED_RUN = 200.0, 3600.0  # and by these; and over the pixels that are neighbours in y
@@ -146,7 +150,9 @@ def _group_cycles(geometry: WgmmaGeometry) -> float:
         return _EPILOGUE_GROUP
     if geometry.runs:
         group = _EPILOGUE_RUNS if geometry.config.tile_n >= 8 else _EPILOGUE_FEW
-        return group + _RUN * geometry.config.num_consumer_warpgroups / geometry.run_pixels
+        cycles = group + _RUN * geometry.config.num_consumer_warpgroups / geometry.run_pixels
+        words = geometry.problem.y_element_bytes == 4 and geometry.config.arithmetic == "direct"
+        return cycles * (_RUN_WORDS if words else 1.0)
     return _EPILOGUE_PIXELS + _ROW / _run_pixels(geometry)
 
 

@@ -17,7 +17,8 @@ _STRIDED = {
 }  # times as long to read x with a stride, in elements of so many bytes: word by word, with conflicts
 _STORED_BYTES = 20  # a cycle
 _DRAM = 0.9  # share of the bandwidth that is reached
-_START = 2500.0  # from the launch to the first product, and from the last one to the end
+_START = 1600.0  # from the launch to the first product, and from the last one to the end
+_END_BYTES = 60.0  # a cycle, of the first stage and the last stores, with which nothing else overlaps
 _TILE = 600.0  # between a tile's last product and its stores, of a consumer
 _OVERLAP = 0.2  # share of the less scarce pipes that is not hidden behind the scarcest
 
@@ -40,7 +41,8 @@ def cta_cycles(geometry: WgmmaPointwiseGeometry, target: Target) -> tuple[float,
     )
     busy = max(pipes) + _OVERLAP * (sum(pipes) - max(pipes))
     exposed = (stored / _STORED_BYTES + blocks * _TILE) / config.num_consumer_warpgroups
-    return tiles * busy, _START + tiles * exposed
+    ends = (geometry.input_bytes + filters + stored) / _END_BYTES
+    return tiles * busy, _START + ends + tiles * exposed
 
 
 def estimated_cycles(geometry: WgmmaPointwiseGeometry, target: Target) -> float:

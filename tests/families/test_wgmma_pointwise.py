@@ -300,6 +300,7 @@ def test_a_broken_rule_says_what_must_hold(changes: dict[str, Any], sentence: st
         ("n32c256h56w56k64r1s1", "tf32"),  # 33, 163 of mma
         ("n32c512h28w28k256r1s1", "tf32"),  # 31, 262 of mma
         ("n32c256h56w56k512r1s1st2", "tf32"),  # 51, 388 of mma
+        ("n32c256h14w14k1024r1s1", "tf32"),  # 24, 38 of wgmma
         ("n32c1024h14w14k512r1s1", "tf32"),  # 28, 74 of wgmma
         ("n32c256h56w56k64r1s1", "fp16"),  # 18, 27 of wgmma
         ("n32c128h28w28k512r1s1", "fp16"),  # 13, 20 of wgmma
