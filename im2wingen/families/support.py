@@ -1,11 +1,13 @@
 """What the families share: a problem as template values, filter packing, the explicit window tensor."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
 
 from im2wingen.dtypes import ELEMENT_CXX
-from im2wingen.families.base import Launch, TemplateValue
+from im2wingen.families.base import AnyTarget, Launch, TemplateValue
 from im2wingen.problem import ConvProblem
+from im2wingen.target import Target
 
 _QUICK_BYTES = 96 << 20  # of x, w and y
 _THREADS = 256
@@ -39,6 +41,19 @@ def foreign_layout(problem: ConvProblem) -> str | None:
     if problem.x_layout in taken and problem.y_layout in taken:
         return None
     return f"layout {problem.layout} is not supported: x and y must be nhwc or nchw"
+
+
+def not_for_hopper(problem: ConvProblem, target: AnyTarget, precisions: Sequence[str]) -> str | None:
+    """The sentence of a family that runs these precisions, in NHWC and NCHW, on sm_90a, or None."""
+    if not isinstance(target, Target):
+        return f"needs a CUDA GPU, the target is {target.name}"
+    if (reason := foreign_layout(problem)) is not None:
+        return reason
+    if problem.precision not in precisions:
+        return f"precision {problem.precision} is not one of {', '.join(precisions)}"
+    if target.arch != "sm_90a":
+        return f"needs sm_90a, the target is {target.arch}"
+    return None
 
 
 def ceil_div(a: int, b: int) -> int:

@@ -18,7 +18,7 @@ _EPILOGUE_GROUP = 22.0  # for 8 pixels of a subtile to be rounded, staged and st
 _EPILOGUE_PIXELS = 45.0  # likewise, of an NCHW y
 _ROW = 2400.0  # likewise, over the pixels of a row
 _EPILOGUE_RUNS, _EPILOGUE_FEW = 24.0, 80.0  # likewise, image by image; of 2 or 4 of them
-_RUN_WORDS = 2.3  # times as long, of elements of 4 bytes, direct; measured of 1x1 layers
+_RUN_WORDS = 2.3  # times as long, of elements of 4 bytes, direct; fitted to a few 1x1 layers
 _JOINED = (
     1.7  # times as long, a tile of joined rows of one image that consumers store in an NCHW y; measured of one layer
 )

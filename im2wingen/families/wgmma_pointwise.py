@@ -7,7 +7,7 @@ from itertools import product
 from typing import TypeVar
 
 from im2wingen.families.base import AnyTarget, Choose, Family, Launch, Plan, Rule, TensorMap
-from im2wingen.families.support import ceil_div, foreign_layout, problem_values, round_up
+from im2wingen.families.support import ceil_div, not_for_hopper, problem_values, round_up
 from im2wingen.families.wgmma_pointwise_config import (
     ROW_BYTES,
     WgmmaPointwiseConfig,
@@ -33,14 +33,8 @@ _SHAPE_FIELDS = "num_consumer_warpgroups,subtiles,block_n,filter_resident"
 
 def unsupported(problem: ConvProblem, target: AnyTarget) -> str | None:
     """The sentence why the family can't run the problem, or None."""
-    if not isinstance(target, Target):
-        return f"needs a CUDA GPU, the target is {target.name}"
-    if (reason := foreign_layout(problem)) is not None:
+    if (reason := not_for_hopper(problem, target, _PRECISIONS)) is not None:
         return reason
-    if problem.precision not in _PRECISIONS:
-        return f"precision {problem.precision} is not one of {', '.join(_PRECISIONS)}"
-    if target.arch != "sm_90a":
-        return f"needs sm_90a, the target is {target.arch}"
     if problem.x_layout != "nchw":
         return "needs an NCHW x"
     if problem.r * problem.s != 1 or problem.has_padding or problem.groups != 1:

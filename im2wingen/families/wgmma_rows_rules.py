@@ -1,12 +1,12 @@
 """What a wgmma_rows config must obey, and which problems the family takes."""
 
 from im2wingen.families.base import AnyTarget, Rule
-from im2wingen.families.support import foreign_layout
+from im2wingen.families.support import not_for_hopper
 from im2wingen.families.wgmma_rows_config import CHANNELS_M, CHUNK_BYTES, WgmmaRowsConfig, WgmmaRowsGeometry
 from im2wingen.problem import ConvProblem
-from im2wingen.target import Target
 
 MAX_CHANNELS = 15
+_PRECISIONS = ("fp16", "bf16", "tf32", "fp32")
 MAX_PRODUCTS = 256  # those of a tile are unrolled
 _OTHER_REGISTERS = 44  # of a consumer's thread, beside its accumulators
 _MANY_OTHER_REGISTERS = 60  # where it also knows where runs of its pixels lie
@@ -14,14 +14,8 @@ _FEW_OTHER_REGISTERS = 32  # where accumulators are used one set after the other
 
 
 def unsupported(problem: ConvProblem, target: AnyTarget) -> str | None:
-    if not isinstance(target, Target):
-        return f"needs a CUDA GPU, the target is {target.name}"
-    if (reason := foreign_layout(problem)) is not None:
+    if (reason := not_for_hopper(problem, target, _PRECISIONS)) is not None:
         return reason
-    if problem.precision not in ("fp16", "bf16", "tf32", "fp32"):
-        return f"precision {problem.precision} is not one of fp16, bf16, tf32, fp32"
-    if target.arch != "sm_90a":
-        return f"needs sm_90a, the target is {target.arch}"
     if problem.groups != 1:
         return "groups above 1 are not supported"
     if problem.c > MAX_CHANNELS:

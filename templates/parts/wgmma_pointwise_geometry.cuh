@@ -15,7 +15,7 @@ constexpr int TILE_COUNT = (LINES + TILE_LINES - 1) / TILE_LINES * TILES_K;
 constexpr int BOX_BYTES = BLOCK_K * ROW_BYTES, INPUT_BYTES = TILE_LINES * BOX_BYTES, FILTER_BYTES = BLOCK_N * ROW_BYTES;
 constexpr int STAGE_BYTES = INPUT_BYTES + (kFilterResident ? 0 : FILTER_BYTES);
 constexpr int THREADS = 128 * (kConsumers + 1);
-constexpr int PRODUCER_REGISTERS = 24 + 8 * (kConsumers == 2 ? 0 : 1);
+constexpr int PRODUCER_REGISTERS = kConsumers == 2 ? 24 : 32;
 constexpr int CONSUMER_REGISTERS = kConsumers == 2 ? 240 : 160;
 static_assert(R == 1 && S == 1 && GROUPS == 1 && !kHasPadding && !kInputChannelsLast, "a pointwise convolution of an NCHW x");
 static_assert(STRIDE_W <= 2, "lines of 16 pixels or more");
